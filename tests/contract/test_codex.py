@@ -635,7 +635,7 @@ async def test_a_question_holds_all_that_is_known_of_its_call(harness: CodexHarn
         said="Well.",
     )
     assert first.call is not None
-    assert again.call == replace(first.call, call_id="c1#2")
+    assert again.call == replace(first.call, number=2)
     assert shown(outside).title == "Run a command"
     assert outside.call == PendingCall(
         "c2",

@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
-from coterie.model.conversation import Prompt
+from coterie.model.conversation import YOU, Prompt
 from coterie.model.interaction import Display, Response
 from coterie.model.record import InteractionRecord
 from coterie.model.task import Caps
@@ -32,6 +34,7 @@ from coterie.testing.scripted import (
     scripted_project,
     team,
 )
+from coterie.workflows.chat import Solo
 
 END = TurnCompleted("done")
 
@@ -204,6 +207,46 @@ async def test_a_comment_on_a_denial_is_sent_afterwards_where_the_agent_takes_no
             ("you", "use uv"),
             ("ada", "With uv, then."),
         ]
+
+
+@pytest.mark.parametrize("workflow", ["chat", "solo"])
+async def test_esc_at_a_permission_denies_it_in_nobodys_name_and_hands_over_the_floor(
+    tmp_path: Path, workflow: str
+) -> None:
+    def asking(member: Member, prompt: Prompt) -> list[Update]:
+        return [asks("c1", "rm -rf build", words=False), TurnCompleted("never said")]
+
+    async with scripted_project(tmp_path, more=[Solo()]) as it:
+        await it.start(team("ada", "bob"), caps=Caps(floor="ask"), workflow=workflow)
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, ScriptedChannels(asking), None)
+                await open_question_of(it, "ada")
+                await steering.interrupt(it.look, TASK)
+                await open_question_of(it, "you")
+                await it.storage.inbox.request(TASK, "stop", YOU, "")
+        said = await it.storage.conversation.messages(TASK)
+        assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
+
+
+async def open_question_of(it: ScriptedProject, author: str) -> None:
+    """Wait until a question of this author is open."""
+    while author not in [one.interaction.author_actor_id for one in await it.look.questions()]:
+        await anyio.lowlevel.checkpoint()
+
+
+async def test_a_no_with_a_word_comes_from_the_human_of_the_team_whoever_gave_it(
+    tmp_path: Path,
+) -> None:
+    def obeys(member: Member, prompt: Prompt) -> list[Update]:
+        return [asks("c1", "pip install x", words=False), TurnCompleted("I may not.")]
+
+    async with scripted_project(tmp_path) as it:
+        await it.start(team("ada", human="alex"), caps=Caps(max_turns=1, max_rounds=None))
+        await it.run(ScriptedChannels(obeys))
+        await steering.answer(it.look, "q1", "deny", "use uv", YOU)
+        await it.run(ScriptedChannels(obeys))
+        assert (await it.conversation())[-1] == ("alex", "use uv")
 
 
 async def test_secrets_are_in_no_table(tmp_path: Path) -> None:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
+from coterie.engine.task_run import RunServices
 from coterie.model.conversation import YOU, Prompt
 from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member
-from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnInterrupted, Update
+from coterie.model.tool_call import Action
+from coterie.model.update import (
+    Activity,
+    Asked,
+    PendingCall,
+    TextDelta,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Update,
+)
 from coterie.ports import Channel
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
@@ -117,6 +130,77 @@ async def test_esc_while_an_agent_starts_interrupts_its_turn(tmp_path: Path) -> 
         assert (await it.run(channels)).status == "completed"
         assert [name for name, _ in await it.conversation()] == ["you", "ada", "you", "ada", "bob"]
         assert "you: hello\n" in channels.opened[1].sent[0].text
+
+
+async def press_esc(it: ScriptedProject) -> None:
+    """Interrupt the task, and wait until its run has noticed."""
+    await steering.interrupt(it.look, TASK)
+    while await it.storage.inbox.requests(TASK):
+        await anyio.lowlevel.checkpoint()
+
+
+@dataclass
+class EscWhileSaving:
+    """`ports.Snapshots`: Esc is pressed while files are saved for the first time."""
+
+    it: ScriptedProject
+    calls: list[str] = field(default_factory=list[str])
+
+    def before(self, task_id: str, folder: str) -> None:
+        if not self.calls:
+            anyio.from_thread.run(press_esc, self.it)
+        self.calls.append("before")
+
+    def after(self, task_id: str, folder: str) -> None:
+        self.calls.append("after")
+
+
+class AsksFirst(ScriptedChannel):
+    """Its files are saved only before the first call that may change them."""
+
+    asks_first = True
+
+
+PENDING = PendingCall("c1", "Bash", {"command": "make"}, "/w", Action("run", "Bash", "/w", "make"))
+
+
+@pytest.mark.parametrize("asks_first", [False, True], ids=["the turn", "a call is allowed"])
+async def test_esc_while_files_are_saved_before(tmp_path: Path, asks_first: bool) -> None:
+    def asking(member: Member, prompt: Prompt) -> list[Update]:
+        return [Asked("c1", "Confirm", "confirm_risky_action", call=PENDING), Activity()]
+
+    async with scripted_project(tmp_path) as it:
+        snapshots = EscWhileSaving(it)
+        it.engine = replace(it.engine, services=RunServices(snapshots=snapshots))
+        members = team("ada", "bob")
+        await it.start(members, caps=Caps(floor="ask"))
+        ada = (AsksFirst if asks_first else ScriptedChannel)(members.members[0], asking)
+        await it.run(ScriptedChannels(asking, open={"ada": ada}))
+        [question] = await it.look.questions()
+        assert question.interaction.author_actor_id == "you"
+        said = await it.storage.conversation.messages(TASK)
+        assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
+        assert (len(ada.sent), snapshots.calls) == (int(asks_first), ["before", "after"])
+        if not asks_first:  # the agent was sent nothing, so it is sent everything later
+            await steering.say(it.look, TASK, "go on, @ada", None)
+            await it.run(channels := ScriptedChannels(lambda *_: "yes"))
+            assert "you: hello\n" in channels.opened[0].sent[0].text
+
+
+async def test_esc_while_a_failed_agent_is_ended_prevents_another_try(tmp_path: Path) -> None:
+    async with scripted_project(tmp_path) as it:
+
+        class Ending(ScriptedChannels):
+            async def close(self, member: Member) -> None:
+                await press_esc(it)
+                await super().close(member)
+
+        await it.start(team("ada", "bob"), caps=Caps(floor="ask"))
+        channels = Ending(lambda *_: [TurnFailed("model", "the stream was cut")])
+        assert (await it.run(channels)).status == "waiting"
+        assert [len(one.sent) for one in channels.opened] == [1]
+        said = await it.storage.conversation.messages(TASK)
+        assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
 
 
 def cut_off(member: Member, prompt: Prompt) -> str | list[Update]:

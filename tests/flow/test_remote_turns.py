@@ -21,6 +21,7 @@ from coterie.model.team import Allowance, Budget, Member
 from coterie.model.update import (
     Asked,
     Spent,
+    TextDelta,
     ToolCallFinished,
     ToolCallStarted,
     TurnCompleted,
@@ -99,6 +100,30 @@ async def test_a_session_that_is_stopped_stops_its_turn_elsewhere_and_resumes_it
         rows = [row.id for row in await desk.storage.events.tasks()]
         assert rows == [task, f"{task}/T1", turn]
         assert await status(desk.storage, turn) == "completed"
+
+
+class Interruptible(Busy):
+    """A worker that finishes only when it is interrupted."""
+
+    def __call__(self, member: Member, text: str) -> object:
+        super().__call__(member, text)
+        return [TextDelta("so far")]
+
+
+async def test_esc_in_a_session_interrupts_its_turn_elsewhere(machines: Machines) -> None:
+    async with (
+        machines.worker("gpu1"),
+        machines.open() as desk,
+        busy(machines, desk, Interruptible()) as task,
+    ):
+        await desk.interrupt(task)
+
+        async def is_cut() -> bool:
+            said = await desk.storage.conversation.messages(f"{task}/T1.2")
+            return [one.text for one in said if one.cut] == ["so far"]
+
+        await until(is_cut)
+        assert await desk.stop(task)
 
 
 @pytest.mark.parametrize("is_parked", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from coterie.errors import AnswerRefused
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Option
 from coterie.model.record import DeltaRecord
-from coterie.model.team import Member
+from coterie.model.team import Member, Permissions
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Asked,
     PendingCall,
@@ -23,6 +25,7 @@ from coterie.model.update import (
     TurnFailed,
     Update,
 )
+from coterie.ports import Channel
 from coterie.testing.scripted import ScriptedChannels, scripted_project, team
 
 COMMAND = {"command": "rm -rf build"}
@@ -212,21 +215,62 @@ async def test_partial_text_of_a_failed_attempt_is_not_shown_with_the_next(
         assert "".join(shown) == "one two One two half "
 
 
-async def test_another_try_receives_what_the_failed_one_did(tmp_path: Path) -> None:
+def deploying(step: int, *end: Update) -> list[Update]:
+    """The updates of an attempt that makes one call, which completes."""
+    call = ToolCallStarted(f"c{step}", "Bash", {"command": f"deploy {step}"})
+    return [call, ToolCallFinished(call.call_id, is_error=False), *end]
+
+
+CUT = TurnFailed("model", "the stream was cut")
+
+
+@pytest.mark.parametrize("first_run", [3, 2, 1], ids=["one run", "killed later", "killed at once"])
+async def test_another_try_receives_what_all_failed_ones_did(tmp_path: Path, first_run: int) -> None:
+    """Whether its process goes on, is killed in the second attempt, or before it opens."""
     tries: list[Prompt] = []
 
     def failing(member: Member, prompt: Prompt) -> list[Update]:
         tries.append(prompt)
-        if len(tries) > 1:
-            return [TurnCompleted("done")]
-        return [
-            ToolCallStarted("c1", "Bash", {"command": "echo once"}),
-            ToolCallFinished("c1", is_error=False),
-            TurnFailed("model", "the stream was cut"),
-        ]
+        if len(tries) == 2 and first_run == 2:
+            return dying(*deploying(2))(member, prompt)
+        return deploying(len(tries), CUT if len(tries) < 3 else TurnCompleted("done"))
+
+    class Mortal(ScriptedChannels):
+        async def channel(self, member: Member, thread: str | None) -> Channel:
+            if tries and first_run == 1:
+                raise Killed
+            return await super().channel(member, thread)
 
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
-        assert (await it.run(ScriptedChannels(failing, threads=True))).status == "completed"
+        with pytest.raises(Killed) if first_run < 3 else nullcontext():
+            await it.run(Mortal(failing, threads=True))
+    async with scripted_project(tmp_path) as it:
+        await it.run(ScriptedChannels(failing, threads=True))
     assert "[RESUMED]" not in tries[0].text
-    assert "- Bash echo once: it completed; do not run it again." in tries[1].text
+    assert [line for line in tries[2].text.splitlines() if line.startswith("-")] == [
+        "- Bash deploy 1: it completed; do not run it again.",
+        "- Bash deploy 2: it completed; do not run it again.",
+    ]
+
+
+async def test_another_try_receives_which_call_was_denied_and_the_last_hundred_only(
+    tmp_path: Path,
+) -> None:
+    touch = Action("write", "Write", "/w", paths=("x",))
+    pending = PendingCall("c0", "Write", {"path": "x"}, "/w", touch)
+    asked = Asked("c0", "Confirm", "confirm_risky_action", call=pending)
+    calls = [call for step in range(1, 102) for call in deploying(step)]
+    first = [*calls, ToolCallStarted("c0", "Write", {"path": "x"}), asked, CUT]
+    tries = iter([first, [TurnCompleted("done")]])
+    reader = team("ada").members[0].model_copy(update={"permissions": Permissions(mode="read")})
+    channels = ScriptedChannels(lambda *_: next(tries), threads=True)
+    async with scripted_project(tmp_path) as it:
+        await it.start(team("ada").model_copy(update={"members": (reader,)}))
+        await it.run(channels)
+    told = [line for line in channels.opened[1].sent[0].text.splitlines() if line[:1] == "-"]
+    assert told[0] == "- 2 earlier tool calls: not listed; check before repeating any."
+    assert told[1:] == [
+        *(f"- Bash deploy {n}: it completed; do not run it again." for n in range(3, 102)),
+        "- Write x: it was not run.",
+    ]

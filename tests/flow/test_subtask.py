@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -9,12 +11,22 @@ import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
-from coterie.model.conversation import Prompt
+from coterie.engine.task_run import RunServices
+from coterie.model.conversation import YOU, Brief, Prompt
 from coterie.model.interaction import Display
-from coterie.model.task import Caps
+from coterie.model.redaction import Redactor
+from coterie.model.task import Caps, Ended, TaskCreated
 from coterie.model.team import Member
-from coterie.model.update import Asked, Delegated, TurnCompleted, Update
-from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, scripted_project, team
+from coterie.model.update import Activity, Asked, Delegated, TurnCompleted, Update
+from coterie.ports import Channel, Context
+from coterie.testing.scripted import (
+    TASK,
+    ScriptedChannel,
+    ScriptedChannels,
+    ScriptedProject,
+    scripted_project,
+    team,
+)
 from coterie.workflows.chat import Chat, Solo
 
 
@@ -133,3 +145,161 @@ async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> No
             f"{TASK}.1": ("canceled", "session_ended"),
         }
         assert await it.storage.inbox.questions() == []
+
+
+class HandsOut:
+    """Hands a part of the task out whose texts hold a secret."""
+
+    name = "hands_out"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        texts = {"goal": f"log in with {SECRET}", "turn": {"prompt": f"use {SECRET}", "number": 2}}
+        own = {"task_id": f"{TASK}.1", "parent_id": TASK, "workflow": "solo", **texts}
+        await context.hand_out("part", task.model_copy(update=own))
+        return Ended("done", "")
+
+
+SECRET = "hunter2-QZX-password-99"
+
+
+@pytest.mark.parametrize("workflow", ["chat", "hands_out"])
+async def test_a_secret_in_what_is_handed_out_is_stored_nowhere(
+    tmp_path: Path, workflow: str
+) -> None:
+    def working(member: Member, prompt: Prompt) -> list[Update]:
+        first = [] if member.id == "rex" else [Delegated("d1", f"log in with {SECRET}", "rex")]
+        return [*first, TurnCompleted("done")]
+
+    async with scripted_project(tmp_path, more=[Solo(), HandsOut()]) as it:
+        it.engine = replace(it.engine, services=RunServices(redactor=Redactor({SECRET})))
+        await it.start(team("ada", "rex"), workflow=workflow, caps=Caps(max_rounds=1))
+        while (await it.run(ScriptedChannels(working))).status == "waiting":
+            [question] = await it.look.questions()
+            name = question.interaction.interaction_id
+            await steering.answer(it.look, name, "rex", None, "you")
+        [created, *_] = await it.storage.events.of_task(f"{TASK}.1")
+        assert isinstance(created, TaskCreated)
+        assert created.goal == "log in with [redacted 23]"
+        if created.turn:
+            assert created.turn == {"prompt": "use [redacted 23]", "number": 2}
+    for file in tmp_path.glob("coterie.db*"):
+        assert SECRET.encode() not in file.read_bytes()
+
+
+class Worker(ScriptedChannel):
+    """At an `Activity` it works until it is interrupted."""
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        async for update in super().take_turn(prompt):
+            while isinstance(update, Activity) and not self.interrupted:
+                await anyio.lowlevel.checkpoint()
+            yield update
+
+
+class Workers(ScriptedChannels):
+    def _new(self, member: Member, thread: str | None) -> Channel:
+        if member.type == "human":
+            return super()._new(member, thread)
+        self.opened.append(channel := Worker(member, self.script))
+        return channel
+
+
+async def until_asked(it: ScriptedProject, author: str, number: int) -> None:
+    """Wait until that question is open, asked by this author."""
+    name = f"q{number}", author
+    while name not in [
+        (one.interaction.interaction_id, one.interaction.author_actor_id)
+        for one in await it.look.questions()
+    ]:
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["while it is offered", "while it is done"])
+async def test_esc_interrupts_a_turn_with_its_subtask(tmp_path: Path, begun: bool) -> None:
+    def working(member: Member, prompt: Prompt) -> list[Update]:
+        first = Delegated("d1", "count the callers", "rex")
+        return [*([] if member.id == "rex" else [first]), Activity(), TurnCompleted("never said")]
+
+    channels = Workers(working)
+    async with scripted_project(tmp_path, more=[Solo()]) as it:
+        await it.start(team("ada", "rex"), caps=Caps(floor="ask"))
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                await until_asked(it, "ada", 1)
+                if begun:
+                    await steering.answer(it.look, "q1", "rex", None, YOU)
+                    while not any(one.sent for one in channels.opened if one.member.id == "rex"):
+                        await anyio.lowlevel.checkpoint()
+                await steering.interrupt(it.look, TASK)
+                await until_asked(it, YOU, 2)
+                await it.storage.inbox.request(TASK, "stop", YOU, "")
+        said = await it.storage.conversation.messages(TASK)
+        assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
+        rows = [(row.id, row.status, row.reason) for row in await it.storage.events.tasks()]
+        assert rows[1:] == ([(f"{TASK}.1", "failed", "ended")] if begun else [])
+
+
+async def test_esc_interrupts_a_part_that_was_handed_out(tmp_path: Path) -> None:
+    channels = Workers(lambda *_: [Activity(), TurnCompleted("never said")])
+    async with scripted_project(tmp_path, workflow=HandsOut(), more=[Solo()]) as it:
+        await it.start(team("ada"), workflow="hands_out")
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                while not any(one.sent for one in channels.opened):
+                    await anyio.lowlevel.checkpoint()
+                await steering.interrupt(it.look, TASK)
+                await until_asked(it, YOU, 1)
+                await it.storage.inbox.request(TASK, "stop", YOU, "")
+        said = await it.storage.conversation.messages(f"{TASK}.1")
+        assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
+
+
+class Both:
+    """All members take a turn at the same time."""
+
+    name = "both"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        async with anyio.create_task_group() as group:
+            for number, one in enumerate(task.team.members, 1):
+                brief = Brief(f"part {number}", [number])
+                group.start_soon(context.turn, f"part/{number}", one, number, brief)
+        return Ended("done", "")
+
+
+async def test_a_member_is_given_no_subtask_while_it_takes_a_turn(tmp_path: Path) -> None:
+    """Its agent works on undisturbed, and whoever asked is told; once it is free, it does one."""
+    refused = anyio.Event()
+
+    async def working(member: Member, prompt: Prompt) -> list[Update]:
+        if member.id == "ada":
+            return [Delegated("d1", "x", "rex"), Delegated("d2", "x", "rex"), TurnCompleted("")]
+        if prompt.text == "part 2":
+            await refused.wait()
+        return [TurnCompleted("done")]
+
+    channels = ScriptedChannels(working)
+    async with scripted_project(tmp_path, workflow=Both(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"), workflow="both")
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                await until_asked(it, "ada", 1)
+                [asked] = await it.look.questions()
+                assert [one.detail for one in asked.interaction.options] == ["busy now", ""]
+                await steering.answer(it.look, "q1", "rex", None, YOU)
+                await until_asked(it, "ada", 2)
+                assert [one.alive for one in channels.opened] == [True, True]
+                refused.set()
+                while "completed" not in [
+                    one.outcome for one in await it.storage.journal.turns(TASK)
+                ]:
+                    await anyio.lowlevel.checkpoint()
+                await steering.answer(it.look, "q2", "rex", None, YOU)
+        why = "rex is busy with a turn of its own. Do it yourself, or ask again later."
+        assert answers_received(channels) == [("reject", why), ("rex", "done")]
+        assert [row.id for row in await it.storage.events.tasks()] == [TASK, f"{TASK}.1"]

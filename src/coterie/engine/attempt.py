@@ -11,7 +11,7 @@ from time import monotonic
 
 from coterie.engine.resuming import EarlierAttempts, never_ran
 from coterie.model import instant
-from coterie.model.conversation import Brief, Limits
+from coterie.model.conversation import Brief, Limits, Prompt
 from coterie.model.journal import (
     AppendAudit,
     AppendThread,
@@ -145,6 +145,8 @@ class Attempt:
     """The agent's own id of the conversation."""
     machine: str | None = None
     """The machine that makes it, in a store shared by several."""
+    interrupts: float = inf
+    """How often turns had been interrupted when its turn began; infinite: people are not."""
     opened_at: str = ""
     acted: bool = False
     """Whether the agent has used a tool: then a retry must be told about it."""
@@ -183,6 +185,16 @@ class Attempt:
     def milliseconds(self) -> int:
         """How long it has taken so far."""
         return round((monotonic() - self.started) * 1000)
+
+    def prompt(self, text: str, newest: str, thread: str | None, now: str | None) -> Prompt:
+        """What is sent: the text, after what is known of earlier attempts; `thread` is the agent's
+        last thread and `now` the one that it has."""
+        # An agent without a memory knows about its calls only what we tell it.
+        needs_note = now or self.earlier.calls
+        note = self.earlier.note(lost=thread not in (None, now)) if needs_note else ""
+        schema = self.brief.schema if self.brief else None
+        text = f"{note}\n{text}" if note else text
+        return Prompt(text, self.number, self.name, schema, newest)
 
     @property
     def _key(self) -> tuple[str, str, int]:
@@ -234,11 +246,11 @@ class Attempt:
 
     def ask(self, call: PendingCall) -> None:
         """Note that a person or a rule is asked about a call: it does not run until allowed."""
-        self._asked.setdefault(_call(call.call_id), call)
+        self._asked.setdefault(call.call_id, call)
 
     def allow(self, call_id: str) -> None:
         """Note that a call was allowed: from here on it may have run."""
-        self._allowed.add(_call(call_id))
+        self._allowed.add(call_id)
 
     def failed(self, failure: TurnFailed, session: str, folder: str) -> ErrorRecord:
         """The record of its failure, for surfaces."""
@@ -256,7 +268,7 @@ class Attempt:
 
     def deny(self, call_id: str, why: str) -> None:
         """Note that a call was denied: it did not run, however its agent reports its end."""
-        self._denied[_call(call_id)] = why
+        self._denied[call_id] = why
 
     def calls_not_run(self) -> list[Write]:
         """End the calls that never ran and whose end the agent did not report."""
@@ -323,8 +335,3 @@ class Attempt:
             took,
         )
         return entry, ToolCallRecord.of(entry, begun.input, begun.effect)
-
-
-def _call(key: str) -> str:
-    """The id of the call that a question is about; repeated questions about a call add a suffix."""
-    return key.partition("#")[0]

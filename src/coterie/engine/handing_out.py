@@ -75,11 +75,18 @@ async def hand_out(run: TaskRun, run_child: RunChild, name: str, part: TaskCreat
     if is_new:
         await run.commit(OpenStep(step._replace(input=part.task_id)))
     run.used_elsewhere = True
+    by = run.services.redactor
+    texts = {"goal": by.text(part.goal), "turn": by.value(part.turn)}
+    part = part.model_copy(update=texts)  # it is stored as it is
     elsewhere = run.services.hand_out
-    if elsewhere is None:
-        result = await run_child(part)
-    else:
-        result = await elsewhere(part, run_child, run.patience)
+    run.parts[part.task_id] = False
+    try:
+        if elsewhere is None:
+            result = await run_child(part)
+        else:
+            result = await elsewhere(part, run_child, run.patience)
+    finally:
+        del run.parts[part.task_id]
     if result.status == "waiting":
         raise Parked(result.stop or Stopped(result.reason))
     messages = await run.storage.conversation.messages(part.task_id)

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.questions import Questions, meaning_of
+from coterie.engine.questions import Questions, meaning_of, people_of
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, ToolPermission
@@ -173,28 +173,30 @@ class PermissionGate:
     async def _ask(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:
         """An answer for this request: bound to this attempt, its tool, input and folder."""
         member = attempt.member.id
-        name = step_name.permission(attempt.name, attempt.number, call.call_id, member)
+        name = step_name.permission(attempt.name, attempt.number, call.key, member)
         meaning = meaning_of(question)
         unused = attempt.earlier.take_unused(meaning)
         if unused is not None:
             await self._questions.reuse(name, question, *unused)
             return unused[1]
         before = attempt.earlier.delivered.get(meaning)
-        if before is not None and call.is_untouched and _call_of(before.step) == call.call_id:
+        if before is not None and call.is_untouched and _call_of(before.step) == call.key:
             del attempt.earlier.delivered[meaning]  # used once, like any answer
             await self._questions.reuse(name, question, before.step, before.response)
             return before.response
         if before is not None:
             question = _once_more(question, before.at)
-        return (await self._questions.ask(name, question, by_agent=True)).response
+        return (await self._questions.ask(name, question, interrupts=attempt.interrupts)).response
 
     async def _tell(self, response: Response) -> None:
-        """Tell an agent why it was denied, if its protocol has no place for that."""
-        task_id, author, text = (
-            self._run.task.task_id,
-            response.author_actor_id,
-            response.comment or "",
-        )
+        """Tell an agent why a person denied its call, if its protocol has no place for that."""
+        if response.author_actor_id == NOBODY:  # it was withdrawn: nobody said anything
+            return
+        task_id, text = self._run.task.task_id, response.comment or ""
+        # Who answers at a terminal speaks for the team's human, and workflows listen to members.
+        people = people_of(self._run.task.team)
+        author = response.author_actor_id
+        author = author if author in people else people[0]
         number = await self._run.storage.inbox.request(task_id, "say", author, text)
         if self._run.is_new(number):
             self._run.hear(Request(number, task_id, "say", author, text, instant.now()))

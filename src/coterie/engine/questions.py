@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import anyio
 
 from coterie.engine.task_run import TaskRun
@@ -27,6 +29,10 @@ from coterie.model.task import Stopped, UserInteractionRequested, UserInteractio
 from coterie.model.team import Team, base_of
 from coterie.ports import InboxStore, Parked, Storage
 
+INTERRUPTED = "the turn was interrupted"
+NEVER = inf
+"""For what is never interrupted: the number of interrupts before it."""
+
 
 class Questions:
     """Puts the questions of one run into the inbox and waits for their answers."""
@@ -37,6 +43,8 @@ class Questions:
         """Answers that this run gave to agents, by name."""
         self._of_agents: dict[str, Interaction] = {}
         """Questions that agents ask in their turns and that are waited for now, by id."""
+        self.interrupts = 0
+        """How often the running turns were interrupted."""
 
     async def withdraw(self, reason: str, member: str | None = None) -> None:
         """Close the questions that agents, or one member's, ask in their turns, as obsolete."""
@@ -45,11 +53,11 @@ class Questions:
             if member in (None, author, base_of(author)):
                 await close_question(self._run.storage.inbox, interaction, reason)
 
-    async def ask(self, name: str, question: Ask, *, by_agent: bool = False) -> Answer:
+    async def ask(self, name: str, question: Ask, *, interrupts: float = NEVER) -> Answer:
         """Return the answer, from the journal or from the user.  Raises Parked on timeout.
 
         An agent that is retried may ask the same again: then the same answer applies.  A question
-        asked `by_agent` is closed if its turn is interrupted.
+        of an agent is closed once its turn, begun after so many `interrupts`, is interrupted.
         """
         if name in self._given:
             return Answer(self._given[name], fresh=False)
@@ -58,7 +66,7 @@ class Questions:
             return Answer(Response.model_validate_json(step.result), fresh=False)
         interaction_id = await self._open(step, question) if is_new else step.input
         response, waited = await self._wait(
-            interaction_id, question.author, by_agent=by_agent, if_ended=question.if_ended
+            interaction_id, question.author, interrupts=interrupts, if_ended=question.if_ended
         )
         # Recorded before delivery: from here on the answer may have been delivered.
         await self._run.commit(CloseStep(step.task_id, name, response.model_dump_json()))
@@ -109,7 +117,7 @@ class Questions:
         interaction_id: str,
         author: str,
         *,
-        by_agent: bool = False,
+        interrupts: float = NEVER,
         if_ended: str | None = None,
     ) -> tuple[Response, bool]:
         """Return the answer, and whether it came while we waited."""
@@ -123,8 +131,10 @@ class Questions:
             task, now = run.task.task_id, instant.now()
             record = MemberRecord(task, author, "waiting", "", now, interaction_id, "you")
             run.observer.saw(record)
-            if by_agent:
+            if interrupts != NEVER:
                 self._of_agents[interaction_id] = interaction
+            if self.interrupts > interrupts:  # before it was open
+                await close_question(inbox, interaction, INTERRUPTED)
             question = await self._look(interaction, if_ended)
             with anyio.move_on_after(run.patience):
                 seen = 0

@@ -19,10 +19,12 @@ from coterie.model.journal import AppendAudit, Step, Turn, WorkflowChanged
 from coterie.model.redaction import is_kept_as
 from coterie.model.step_name import PermissionKey, StepName, parse
 from coterie.model.task import Stopped
-from coterie.model.tool_call import AuditEntry, not_run
+from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, not_run
 from coterie.ports import InboxStore, Parked, Storage
 
 CallOutcome = Literal["ran", "not run", "unknown"]
+_MOST_CALLS = 100
+"""How many tool calls an agent is told of: the last ones."""
 
 CANCELED = "the task was canceled before"
 ENDED_BEFORE = "the conversation was ended before"
@@ -89,7 +91,7 @@ class EarlierAttempts:
         """What is known after a further attempt, which failed: the answers that it did not use
         still count."""
         last = await earlier_attempts(storage, [attempt])
-        return replace(self, sent=True, calls=last.calls, unfinished=last.unfinished)
+        return replace(self, sent=True, calls=(*self.calls, *last.calls))
 
     async def close_questions(self, inbox: InboxStore) -> None:
         """Close the questions that were not asked again: nobody would read an answer."""
@@ -109,7 +111,13 @@ class EarlierAttempts:
             lines.append(
                 "Your own history of this conversation was lost; the conversation so far follows."
             )
-        lines += [f"- {call.name} {call.what}: {_WORDS[call.fate]}" for call in self.calls]
+        if left_out := len(self.calls[:-_MOST_CALLS]):
+            lines.append(
+                f"- {left_out} earlier tool calls: not listed; check before repeating any."
+            )
+        lines += [
+            f"- {call.name} {call.what}: {_WORDS[call.fate]}" for call in self.calls[-_MOST_CALLS:]
+        ]
         if not self.calls:
             lines.append("No tool calls of this turn are recorded.")
         for _, question in self.questions:
@@ -129,23 +137,23 @@ _WORDS: dict[CallOutcome, str] = {
 async def earlier_attempts(
     storage: Storage, attempts: Sequence[Turn], asked: Iterable[tuple[StepName, Step]] = ()
 ) -> EarlierAttempts:
-    """Everything known about a turn's earlier attempts, none of which closed it.
+    """Everything known about a turn's earlier attempts, oldest first, none of which closed it.
 
     `asked` is what its agent asked.  Permission questions that nobody answered are closed: a later
     answer could only apply to a request that no longer exists.
     """
-    cut = [turn for turn in attempts if turn.outcome in (None, "unknown")]
-    if not cut:
+    if not attempts:
         return EarlierAttempts()
-    first = cut[0]
+    first = attempts[0]  # whatever its outcome: what it did is done
     entries = [
         entry
         for entry in await storage.audit.of_task(first.task_id)
         if entry.author_actor_id == first.member and entry.timestamp >= first.opened_at
     ]
-    ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
-    earlier = EarlierAttempts(sent=True)
-    refused: set[str] = set()
+    completed = [entry for entry in entries if entry.kind == "ToolCallCompleted"]
+    ended = {entry.tool_call_id for entry in completed}
+    earlier = EarlierAttempts()
+    refused = {one.tool_call_id for one in completed if {DENIED, NOT_RUN} & set(one.output or ())}
     for name, step in asked:
         if isinstance(name.subject, PermissionKey):
             call_id = name.subject.call
@@ -170,6 +178,8 @@ async def earlier_attempts(
         )
         for entry in requested
     ]
+    cut = any(turn.outcome in (None, "unknown") for turn in attempts)
+    earlier.sent = cut or bool(requested)
     return earlier
 
 

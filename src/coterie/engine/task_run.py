@@ -193,8 +193,7 @@ class MemberStops:
     def __init__(self) -> None:
         self._requests: dict[int, str] = {}
         """Pending requests: by id, the member that each one names."""
-        self._scopes: dict[str, anyio.CancelScope] = {}
-        """By member: the scope of what it is doing, or did last, which is then over already."""
+        self._scopes: dict[str, anyio.CancelScope] = {}  # by member: of what it does, or did last
 
     def stop(self, request: int, seat: str) -> None:
         """Stop a member, or one of its instances, as the user requested."""
@@ -245,14 +244,14 @@ class TaskRun:
     """Messages from people that the workflow has not heard yet."""
     has_unheard: anyio.Event = field(default_factory=anyio.Event)  # set when there are any
     stops: MemberStops = field(default_factory=MemberStops)
-    owners: Owners = field(kw_only=True)
-    """Tells which owners are alive."""
+    owners: Owners = field(kw_only=True)  # tells which owners are alive
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
     """By id: the status of the tickets that are carried out as part of the task."""
     usages: list[Usage] = field(default_factory=list[Usage])
     """What the attempts of this run cost, as far as their agents reported it."""
-    used_elsewhere: bool = False
-    """Whether turns of the task, or below it, were taken in other runs too."""
+    used_elsewhere: bool = False  # whether turns, of it or below it, were taken in other runs too
+    parts: dict[str, bool] = field(default_factory=dict[str, bool])
+    """By id: subtasks and handed-out turns waited for; whether each ends if it is interrupted."""
     _conversations: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
     """By ticket: its conversation."""
     _seen: set[int] = field(default_factory=set[int])

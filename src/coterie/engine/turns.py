@@ -16,9 +16,9 @@ import anyio.to_thread
 
 from coterie.engine.attempt import Attempt, TurnClock
 from coterie.engine.permission import PermissionGate
-from coterie.engine.questions import Questions
+from coterie.engine.questions import INTERRUPTED, NEVER, Questions
 from coterie.engine.resuming import EarlierAttempts, earlier_attempts
-from coterie.engine.subtask import Subtasks
+from coterie.engine.subtask import Subtasks, interrupt_parts
 from coterie.engine.task_run import TaskRun
 from coterie.errors import AgentError
 from coterie.model import instant, step_name, update
@@ -58,8 +58,7 @@ class TurnRunner:
         self.permissions: PermissionGate = PermissionGate(run, questions)
         self._run_child = run_child
         self._past: dict[str, list[Turn]] = {}
-        self._threads: dict[tuple[str, str], str] = {}
-        """By member and topic: the thread of its last turn."""
+        self._threads: dict[tuple[str, str], str] = {}  # by member and topic: of its last turn
         self._elsewhere: set[str] = set()  # threads whose files are on other machines
         for turn in past:
             self._past.setdefault(turn.step, []).append(turn)
@@ -70,18 +69,18 @@ class TurnRunner:
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and how many messages of the conversation the channel knows."""
         self._running: dict[str, Channel] = {}
-        self._interrupts = 0  # how many there were
         self._scope = type(anyio.CancelScope())
         """Cached, as anyio looks up this class for every scope, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """By member: held for each turn, as a member takes one turn at a time."""
 
     async def interrupt(self) -> None:
-        """Interrupt the running turns, and withdraw the questions of their agents."""
-        self._interrupts += 1
+        """Interrupt the running turns with what they handed out, and withdraw their questions."""
+        self._questions.interrupts += 1
         for channel in list(self._running.values()):
             await channel.interrupt()
-        await self._questions.withdraw("the turn was interrupted")
+        await interrupt_parts(self._run)
+        await self._questions.withdraw(INTERRUPTED)
 
     async def stop_member(self, seat: str) -> None:
         """End a member's agent; what it is doing has been cancelled already."""
@@ -97,6 +96,7 @@ class TurnRunner:
     ) -> Message | TurnFailed:
         """Take a turn; returns the reply, or the failure that remains after all attempts."""
         async with self._locks[member.id]:
+            interrupts = NEVER if member.type == "human" else self._questions.interrupts
             past = self._past.pop(step.name, [])
             earlier = await self._earlier(step.name, member, past) if past else EarlierAttempts()
             failures = [turn.outcome for turn in past].count("failed")
@@ -107,7 +107,7 @@ class TurnRunner:
                 arguments = (step, is_new, member, number, attempts, token, earlier, brief)
                 attempt = Attempt(*arguments, part=self._run.task_of(step.name))
                 attempt.is_rehearsal = self._run.task.rehearsal
-                attempt.machine = self._run.services.machine
+                attempt.machine, attempt.interrupts = self._run.services.machine, interrupts
                 if member.turns_per_minute is not None:
                     with self._run.stops.cancellable(member.id, anyio.CancelScope()):
                         await self._limiter().begin(member)
@@ -160,7 +160,7 @@ class TurnRunner:
         topic = member.id, attempt.brief.topic if attempt.brief else ""
         thread = self._threads.get(topic)
         is_here = thread not in self._elsewhere or await run.storage.conversation.thread(thread)
-        channel = await self._channel(member, thread if is_here else None)
+        channel = await self._channel(attempt, thread if is_here else None)
         if isinstance(channel, _ENDS):
             await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
             return channel
@@ -169,6 +169,10 @@ class TurnRunner:
         prompt = self._prompt(attempt, channel, thread)
         attempt.thread = channel.thread
         await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
+        if self._questions.interrupts > attempt.interrupts:  # before anything was sent
+            attempt.thread = thread
+            await self._snapshot_after(attempt)
+            return TurnInterrupted()
         run.observer.begin(member.id)
         run.show_state(member, "working", at=attempt.opened_at)
         self._running[member.id] = channel
@@ -188,21 +192,20 @@ class TurnRunner:
             await run.channels.close(member)
         else:
             self._known[member.id] = (channel, len(run.conversation) + 1)
-        if attempt.has_snapshot and (snapshots := run.services.snapshots):
-            folder = run.channels.work_folder(member)
-            await anyio.to_thread.run_sync(snapshots.after, attempt.step.task_id, folder)
+        await self._snapshot_after(attempt)
         return end
 
-    async def _channel(self, member: Member, thread: str | None) -> Channel | update.End:
+    async def _channel(self, attempt: Attempt, thread: str | None) -> Channel | update.End:
         """A running agent for the member's turn; else how the turn ends without one."""
-        run, known, interrupts = self._run, self._known.get(member.id), self._interrupts
+        run, member, known = self._run, attempt.member, self._known.get(attempt.member.id)
+        if self._questions.interrupts > attempt.interrupts:  # while an earlier attempt ended
+            return TurnInterrupted()
         try:
             if known is not None and known[0].alive and not run.stops.is_stopped(member.id):
                 return await run.channels.channel(member, thread)
             run.show_state(member, "starting")
             with run.stops.cancellable(member.id, anyio.CancelScope()):
-                channel = await run.channels.channel(member, thread)
-                return TurnInterrupted() if self._interrupts > interrupts else channel
+                return await run.channels.channel(member, thread)
         except AgentError as problem:
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
         return _STOPPED
@@ -220,17 +223,8 @@ class TurnRunner:
                 count=team.context_message_count,
                 characters=team.context_characters,
             )
-        lost = thread is not None and thread != channel.thread
-        earlier = attempt.earlier
-        # An agent without a memory knows about its calls only what we tell it.
-        note = earlier.note(lost=lost) if channel.thread or earlier.calls else ""
-        return Prompt(
-            f"{note}\n{text}" if note else text,
-            attempt.number,
-            attempt.name,
-            brief.schema if brief else None,
-            messages[-1].text if messages else "",
-        )
+        newest = messages[-1].text if messages else ""
+        return attempt.prompt(text, newest, thread, channel.thread)
 
     def _known_upto(self, attempt: Attempt, channel: Channel, thread: str | None) -> int:
         """How many messages of the conversation the agent on this channel knows."""
@@ -314,7 +308,7 @@ class TurnRunner:
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
-            subtasks = Subtasks(self._run, self._questions, self._run_child)
+            subtasks = Subtasks(self._run, self._questions, self._run_child, self._locks)
             response = await subtasks.hand_out(attempt, asked)
             if self.budgets is not None:  # the subtask has used some of it
                 await self.budgets.check(attempt)
@@ -326,9 +320,9 @@ class TurnRunner:
             return await self.permissions.answer(attempt, asked, call)
         about = asked.about, asked.purpose, asked.options, asked.validation
         question = Ask(attempt.member.id, asked.kind, *about, display=asked.display)
-        by_agent = attempt.member.type != "human"  # a person is not interrupted
         name = attempt.earlier.step_for(question, attempt.name, attempt.number, asked.key)
-        return (await self._questions.ask(name, question, by_agent=by_agent)).response
+        answer = await self._questions.ask(name, question, interrupts=attempt.interrupts)
+        return answer.response
 
     async def _remember(self, attempt: Attempt, remembered: update.Remembered) -> None:
         writes, records = attempt.remember(remembered)
@@ -350,6 +344,12 @@ class TurnRunner:
         attempt.has_snapshot = True
         folder = self._run.channels.work_folder(attempt.member)
         await anyio.to_thread.run_sync(snapshots.before, attempt.step.task_id, folder)
+
+    async def _snapshot_after(self, attempt: Attempt) -> None:
+        """Snapshot the files as the turn leaves them, if that was done before it."""
+        if attempt.has_snapshot and (snapshots := self._run.services.snapshots):
+            folder = self._run.channels.work_folder(attempt.member)
+            await anyio.to_thread.run_sync(snapshots.after, attempt.step.task_id, folder)
 
     async def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member

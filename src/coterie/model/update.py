@@ -106,6 +106,13 @@ class PendingCall:
     """Whether nothing would confine it, so that rules are not enough: a person must approve it."""
     diff: str = ""
     """The change that it would make, if known."""
+    number: int = 1
+    """The number of the request about this call: each is a question of its own."""
+
+    @property
+    def key(self) -> str:
+        """What tells this request from others about the same call."""
+        return f"{self.call_id}#{self.number}" if self.number > 1 else self.call_id
 
 
 @dataclass(frozen=True)

@@ -278,8 +278,7 @@ def question_for(permission: Permission, cwd: str, last_text: str) -> Asked:
     call = permission.call
     action = action_of(call, cwd)
     pending = PendingCall(
-        # A further request about the same call is a new question.
-        call_id=f"{call.id}#{call.asked}" if call.asked > 1 else call.id,
+        call_id=call.id,
         name=call.name,
         input=verbatim(call.input),
         cwd=action.cwd,
@@ -287,6 +286,7 @@ def question_for(permission: Permission, cwd: str, last_text: str) -> Asked:
         why=brief(_why(call)),
         said=brief(last_text),
         diff=call.diff,
+        number=call.asked,
     )
     question = questions.permission(permission.key, pending)
     return replace(question, takes_words=False)

@@ -69,11 +69,10 @@ class CodexCalls(CallLedger):
         original = hook.original(self._permits_folder, call_id, words[-1]) if words else None
         return (line, None) if original is None else (shlex.join((*words[:-1], original)), original)
 
-    def asked(self, call_id: str) -> str:
-        """Return a key for a question about a call: each further question gets another."""
+    def asked(self, call_id: str) -> int:
+        """Return the number of a question about a call."""
         self._asked[call_id] += 1
-        times = self._asked[call_id]
-        return f"{call_id}#{times}" if times > 1 else call_id
+        return self._asked[call_id]
 
     def item_started(self, item: Object) -> Iterator[CallUpdate]:
         """Report that an item has begun."""

@@ -69,7 +69,7 @@ class CodexRequestReader:
     ) -> CodexRequest:
         """Return the question whether a call may be made."""
         call = PendingCall(
-            call_id=self.calls.asked(call_id),
+            call_id=call_id,
             name=action.tool,
             input=verbatim(given),
             cwd=action.cwd,
@@ -78,6 +78,7 @@ class CodexRequestReader:
             said=brief(self.last_text),
             note=note,
             diff=diff,
+            number=self.calls.asked(call_id),
         )
         number = self.message.get("id")
         asked = permission(f"{number}", call)
