@@ -10,6 +10,7 @@ import pytest
 
 from coterie.engine.lease import Owner, facts, living, sweep
 from coterie.errors import EnvelopeForged, NotOurs
+from coterie.model.workspace import unfinished_name
 from coterie.stores.sqlite.database import open_database
 from coterie.workspace import session_files
 from coterie.workspace.beneath import (
@@ -23,6 +24,7 @@ from coterie.workspace.beneath import (
     write_file,
 )
 from coterie.workspace.folder import save_identity
+from coterie.workspace.leftovers import abandoned_temp_files
 from coterie.workspace.snapshots.repository import SnapshotRepository
 from tests.unit.workspace.test_member_folder import ANN
 
@@ -128,6 +130,18 @@ def test_a_tree_of_any_depth_is_walked_and_removed(
     with pytest.raises(OSError, match=r"top"):
         remove_tree(top)
     assert is_untouched(outside)
+
+
+def test_unfinished_files_are_found_beside_a_folder_of_any_depth(
+    tmp_path: Path, nest: Callable[..., None]
+) -> None:
+    nest(tmp_path / "deep")
+    names = [unfinished_name(), f"node_modules/{unfinished_name()}"]
+    (tmp_path / "node_modules").mkdir()
+    for name in names:
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (0, 0))
+    assert [one.name for one in abandoned_temp_files(tmp_path)] == names[:1]
 
 
 def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
