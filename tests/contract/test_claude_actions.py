@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -130,5 +131,9 @@ def test_what_does_not_fit_is_shown_as_it_is(note: Path, monkeypatch: pytest.Mon
     assert shown("Edit", note, **edit("", "five", replace_all=True)) == everywhere
     assert shown("Edit", note.with_name("nothing.txt"), **edit("four", "five")) == pieces
     assert shown("Edit", note.with_name("x" * 300), **edit("four", "five")) == pieces
+    os.mkfifo(note.with_name("pipe"))
+    for name in ("pipe", "/dev/zero"):  # never read
+        given = {"file_path": name, **edit("four", "five")}
+        assert diff_of("Edit", given, str(note.parent)).splitlines()[2:] == pieces
     monkeypatch.setattr("coterie.agents.claude.permissions._LONGEST", 3)
     assert shown("Edit", note, **edit("one", "1"))[1:] == ["-one", "+1"]

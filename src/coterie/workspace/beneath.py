@@ -23,8 +23,7 @@ from coterie.model.workspace import START_FILES
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_REFERENCE: int | None = getattr(os, "O_PATH", None)
-"""Opens what may not be read; Linux only."""
+_REFERENCE: int | None = getattr(os, "O_PATH", None)  # Linux only
 NEW = ".new"
 """Suffix of temporary files."""
 
@@ -208,7 +207,8 @@ def read_regular(path: Path | str, most: int, *, follow: bool = False) -> bytes:
     """
     flags = _FILE & ~os.O_NOFOLLOW if follow else _FILE
     with regular_file(os.open(path, os.O_RDONLY | flags)) as file:
-        data = file.read(most + 1)
+        # Not the maximum: that much memory would be allocated up front.
+        data = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)
     if len(data) > most:
         raise OSError(errno.EFBIG, "is too large", str(path))
     return data

@@ -13,6 +13,8 @@ import pytest
 
 from coterie.workspace.durable_git_guard import DurableGitGuard, recover
 from coterie.workspace.git_guard import GitGuard, GitRestored, protected_paths
+from coterie.workspace.snapshots.turn_snapshots import scan_folder
+from coterie.workspace.worktree import Worktree, line_of
 
 
 def git(folder: Path, *words: str) -> str:
@@ -103,6 +105,37 @@ def test_what_is_on_record_is_put_right_by_another(project: Path) -> None:
     config.write_text("and again\n")
     recover(work.record_fd)  # nothing is recorded for a command that ended
     assert config.read_text() == "and again\n"
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def disk(path: Path) -> None:
+    """A file of a terabyte that takes up no space."""
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize("make", [pipe, disk])
+def test_nothing_called_git_is_waited_for_or_read_whole(
+    project: Path, make: Callable[[Path], None]
+) -> None:
+    (project / "was").mkdir()
+    make(project / "was" / ".git")
+    work = DurableGitGuard(project, "all")
+    (project / "new").mkdir()
+    make(project / ".git" / "commondir")
+    work.create_placeholders()
+    work.begin()
+    make(project / "new" / ".git")
+    (project / ".git" / "config").unlink()
+    make(project / ".git" / "config")
+    scan_folder(project)
+    assert Worktree.around(project / "new") is None
+    assert line_of(project / "new" / ".git") == ""
+    assert work.end().undone[-1] == "new/.git"
+    assert not (project / "new" / ".git").exists()
 
 
 def test_a_folder_of_any_depth_protects_nothing(project: Path, nest: Callable[..., None]) -> None:

@@ -7,6 +7,7 @@ commands that the sandbox stopped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,7 @@ from coterie.model.update import (
     Update,
 )
 from coterie.process.streams import LineSplitter, clean, parse_object
+from coterie.workspace.beneath import regular_file
 from coterie.workspace.git_guard import GitRestored
 
 PATIENCE = 5.0
@@ -274,7 +276,10 @@ class Rollout:
     def new_items(self) -> list[Object]:
         """Return the response items added since the last call, as far as they are complete."""
         try:
-            with self.path.open("rb") as file:
+            # The file is in the member's home, where it may be replaced by anything.
+            with regular_file(
+                os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            ) as file:
                 file.seek(self._offset)
                 added = file.read()
         except OSError:  # gone: nothing was added

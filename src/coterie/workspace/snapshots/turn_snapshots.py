@@ -24,7 +24,14 @@ import psutil
 
 from coterie.errors import GitFailed, NotOurs
 from coterie.model import instant
-from coterie.workspace.beneath import names_in, open_folder, replace_file, walk, write_file
+from coterie.workspace.beneath import (
+    names_in,
+    open_folder,
+    regular_file,
+    replace_file,
+    walk,
+    write_file,
+)
 from coterie.workspace.git_control_files import control_files
 from coterie.workspace.snapshots.files import CurrentSnapshots, ignored_folders, take_snapshots
 from coterie.workspace.snapshots.repository import (
@@ -215,7 +222,7 @@ class TurnSnapshots:
         """
         with self._state() as state:
             try:
-                with os.fdopen(_opened(f"../{COUNT}", state)) as file:
+                with regular_file(_opened(f"../{COUNT}", state)) as file:
                     last = int(file.read())
             except (OSError, ValueError):
                 last = 0
@@ -240,8 +247,8 @@ class TurnSnapshots:
             yield state
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        with suppress(OSError, ValueError), self._state() as state:
-            with os.fdopen(_opened(name, state), encoding="utf-8") as file:
+        with suppress(OSError, ValueError, RecursionError), self._state() as state:
+            with regular_file(_opened(name, state)) as file:
                 data: object = json.load(file)
             return cast("dict[str, Any]", data) if isinstance(data, dict) else None
         return None
