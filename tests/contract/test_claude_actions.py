@@ -76,6 +76,11 @@ def test_effects(tool: str, effect: str) -> None:
         # If it cannot be determined, it may be anywhere.
         ("src", "*/../../*", "/"),
         ("", "{/etc,x}/*", "/"),
+        ("", "{..,x}/**", "/"),
+        ("src", "{.,}./etc/*", "/"),
+        ("src", "x/{a,.{.,}}/*", "/"),
+        ("src", "{../x,y}", "/"),
+        ("src", "x/*.{py,ts}", "src/x"),
     ],
 )
 def test_where_a_search_looks(folder: str, pattern: str, place: str) -> None:
