@@ -282,7 +282,7 @@ class Rollout:
             ) as file:
                 file.seek(self._offset)
                 added = file.read()
-        except OSError:  # gone: nothing was added
+        except (OSError, ValueError):  # gone, or no path at all: nothing was added
             return []
         complete = added[: added.rfind(b"\n") + 1]
         self._offset += len(complete)
