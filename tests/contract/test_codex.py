@@ -362,7 +362,8 @@ async def test_a_request_with_an_id_that_is_none_is_not_answered(harness: CodexH
     deep: object = 1
     for _ in range(900):  # it can be read, but not written from further down the stack
         deep = [deep]
-    odd = [{"dir": "<", "msg": {"id": key, "method": "future/ask"}} for key in (deep, {"a": 1})]
+    asked = notification("item/future/ask", itemId="a")["msg"]
+    odd = [{"dir": "<", "msg": {**asked, "id": key}} for key in (deep, {"a": 1})]
     assert await played(harness, turn(*odd)) == [TurnCompleted("", None)]
     assert not any(isinstance(one.get("id"), list | dict) for one in harness.received())
 

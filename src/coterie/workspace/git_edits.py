@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,17 +19,17 @@ _PLAIN = 0o644
 
 
 class GitEdits:
-    """Edits below a work folder and its git directory, which follow no links on the way.
+    """Edits below a work folder and git directories elsewhere, which follow no links on the way.
 
     A command may have locked folders: they are unlocked, as far as they are ours.
     """
 
-    def __init__(self, root: Path, own: Path | None) -> None:
+    def __init__(self, root: Path, git_dirs: Iterable[Path]) -> None:
         self.edited: list[Path] = []
         """The edited paths."""
         self.failed: list[Path] = []
         """What could not be edited or listed."""
-        self._bases = [root, *([own] if own else [])]
+        self._bases = [root, *git_dirs]
 
     def remove(self, path: Path) -> None:
         """Remove whatever is at a path."""

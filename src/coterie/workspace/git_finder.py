@@ -34,8 +34,8 @@ def git_directories(root: Path) -> GitDirectories:
     Folders of ours that we may not read are made readable: a command may have locked them.
     """
     tree = _trees.setdefault(root, _Tree(str(root)))
-    found, unreadable = tree.find()
-    return GitDirectories([Path(path) for path in found], [Path(path) for path in unreadable])
+    paths, unreadable = ([Path(path) for path in listed] for listed in tree.find())
+    return GitDirectories(paths, unreadable)
 
 
 def _is_repository(names: set[str]) -> bool:

@@ -160,14 +160,15 @@ class GitGuard:
     unwritable: frozenset[Path] = frozenset()
     """Those that no command can write to: changes in them are somebody else's."""
     unreadable: frozenset[Path] = frozenset()
-    """What could not be read even before: it belongs to another user."""
+    """What could not be read even before: another user's, or too deep for any path."""
 
     @classmethod
     def before(cls, root: Path, protection: SandboxProtection) -> GitGuard:
         """Record the state; of what a sandbox mounts read-only, only that it exists."""
+        repositories = git_directories(root)
         git_dir = _git_dir(root)
-        found, edits = git_directories(root), GitEdits(root, git_dir)
-        places = {*found.paths, *([git_dir] if git_dir else [])}
+        edits = GitEdits(root, [git_dir] if git_dir else [])
+        places = {*repositories.paths, *([git_dir] if git_dir else [])}
         is_read_only = protection == "own" and git_dir is not None and git_dir.name == POINTER
         unwritable = frozenset(place for place in places if is_read_only and place == git_dir)
         states = {
@@ -175,20 +176,23 @@ class GitGuard:
             for path in places - unwritable
         }
         known = {path: state for path, state in states.items() if state}
-        return cls(root, known, unwritable, frozenset([*found.unreadable, *edits.failed]))
+        return cls(root, known, unwritable, frozenset([*repositories.unreadable, *edits.failed]))
 
     def restore(self) -> GitRestored:
         """Undo what git would act on later."""
+        repositories = git_directories(self.root)
         git_dir = _git_dir(self.root)
-        found, edits = git_directories(self.root), GitEdits(self.root, git_dir)
-        for path in {*found.paths, *([git_dir] if git_dir else [])} - self.unwritable:
+        # Those that were there, too: a command may have cut the work folder off from its own.
+        recorded = {*self.states, *([git_dir] if git_dir else [])}
+        edits = GitEdits(self.root, recorded)
+        for path in {*repositories.paths, *recorded} - self.unwritable:
             try:
                 self._restore(path, edits)
             except Exception:  # noqa: BLE001 - whatever it is, it must not save the other ones
                 edits.failed.append(path)
         removed = set(edits.edited)
         left = (path for path in edits.failed if removed.isdisjoint((path, *path.parents)))
-        failed = {*found.unreadable, *left} - self.unreadable
+        failed = {*repositories.unreadable, *left} - self.unreadable
         return GitRestored(self._shown(edits.edited), self._shown(failed))
 
     def _restore(self, path: Path, edits: GitEdits) -> None:

@@ -25,7 +25,7 @@ from coterie.workspace.worktree import top_of
 REHEARSAL_KEY = "rehearsal"
 """Placeholder for an API key in a rehearsal."""
 _LARGEST = 64 * 1024 * 1024
-"""Bytes; Claude Code keeps much in one file, but no CLI as much as this."""
+"""Bytes; some CLIs keep much in one file, but none as much as this."""
 _DOCUMENT = 32 * 1024
 """Maximum length of the material's own instructions."""
 

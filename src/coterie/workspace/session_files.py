@@ -207,7 +207,7 @@ class ArtifactFile:
 def artifact_files(root: Path, session: str) -> Iterator[ArtifactFile]:
     """Yield a session's stored artifacts; links are skipped."""
     folder = artifacts_folder(root, session)
-    for name, entry in sorted(walk(folder), key=lambda found: found[0].rpartition("/")[::2]):
+    for name, entry in sorted(walk(folder), key=lambda named: named[0].rpartition("/")[::2]):
         with suppress(OSError), _opened(Path(entry.path), os.O_NOFOLLOW) as file:
             size = os.fstat(file.fileno()).st_size
             digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

@@ -138,6 +138,20 @@ def test_nothing_called_git_is_waited_for_or_read_whole(
     assert not (project / "new" / ".git").exists()
 
 
+@pytest.mark.parametrize("cut", ["rm gitdir", "echo elsewhere > gitdir", "rm -r ./*"])
+def test_a_worktree_is_not_cut_off_from_what_is_protected(project: Path, cut: str) -> None:
+    git(project, "config", "extensions.worktreeConfig", "true")
+    git(project, "worktree", "add", "-q", str(project.parent / "tree"))
+    git_dir = project / ".git" / "worktrees" / "tree"
+    guard = GitGuard.before(project.parent / "tree", "none")
+    plant = f"git config --worktree core.fsmonitor false; cd {git_dir}; {cut}"
+    subprocess.run(["sh", "-c", plant], cwd=project.parent / "tree", check=True)
+    undone = {Path(path).name for path in guard.restore().undone}
+    assert undone >= {"gitdir"}
+    assert (git_dir / "gitdir").read_text() == f"{project.parent / 'tree' / '.git'}\n"
+    assert not (git_dir / "config.worktree").exists()
+
+
 def test_a_folder_of_any_depth_protects_nothing(project: Path, nest: Callable[..., None]) -> None:
     guard = GitGuard.before(project, "none")
     for name in ("one", "two"):
@@ -203,7 +217,7 @@ _OWN = _FSMONITOR.format(".") + _HOOK.format(".")
         ),
         pytest.param(f"{_OWN} chmod 555 .git .git/hooks", ".", id="own, not editable"),
         pytest.param(f"{_OWN} chmod 311 .git/hooks .git", ".", id="own, not listed"),
-        pytest.param(f"{_OWN} chmod 111 .git .", ".", id="own, nor the project"),
+        pytest.param(f"{_OWN} chmod 0 .git .", ".", id="own, nor the project"),
     ],
 )
 def test_locked_folders_hide_nothing(project: Path, command: str, folder: str) -> None:
