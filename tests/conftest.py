@@ -59,16 +59,16 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IsolatedUser:
 
 @pytest.fixture
 def nest() -> Iterator[Callable[..., None]]:
-    """Make folders in each other, all called `a`; removed here, as pytest would by recursion."""
+    """Make folders in each other, all of one name; removed here, as pytest would by recursion."""
     made: list[Path] = []
 
-    def nested(top: Path, levels: int = 1100) -> None:
+    def nested(top: Path, levels: int = 1100, name: str = "a") -> None:
         made.append(top)
         top.mkdir()
         folder = os.open(top, os.O_RDONLY)
         for _ in range(levels):
-            os.mkdir("a", dir_fd=folder)
-            above, folder = folder, os.open("a", os.O_RDONLY, dir_fd=folder)
+            os.mkdir(name, dir_fd=folder)
+            above, folder = folder, os.open(name, os.O_RDONLY, dir_fd=folder)
             os.close(above)
         os.close(os.open("last.txt", os.O_CREAT, dir_fd=folder))
         os.close(folder)

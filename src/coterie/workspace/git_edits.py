@@ -99,7 +99,9 @@ def unlock(base: Path, folder: Path) -> None:
 
 def is_folder(path: Path) -> bool:
     """Whether a path is a folder and not a link to one."""
-    return path.is_dir() and not path.is_symlink()
+    with suppress(OSError):
+        return stat.S_ISDIR(path.lstat().st_mode)
+    return False
 
 
 def names_of(folder: Path) -> list[str]:

@@ -17,7 +17,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -233,9 +233,12 @@ def _state_of(path: Path, edits: GitEdits, *, complete: bool) -> GitDirState | N
 
 
 def _protected_entries(
-    path: Path, edits: GitEdits, *, complete: bool
+    path: Path, edits: GitEdits, *, complete: bool, known: Container[str] | None = None
 ) -> Iterator[tuple[str, ProtectedEntry]]:
-    """Yield what is protected in a git directory, by relative path; "." is the path itself."""
+    """Yield what is protected in a git directory, by relative path; "." is the path itself.
+
+    Folders that were not `known` before are not entered: they are removed as they are.
+    """
     if not is_folder(path):
         yield ".", _entry(path, complete=complete)
         return
@@ -246,17 +249,20 @@ def _protected_entries(
         if name == _COMMONDIR and bytes_of(inner) == _HERE:
             continue
         yield name, _entry(inner, complete=complete)
-        if complete and is_folder(inner):
+        if complete and is_folder(inner) and (known is None or name in known):
             inside = edits.names_of(inner)
             stack += [f"{name}/{one}" for one in inside if one not in ("objects", "lfs")]
 
 
 def _entry(path: Path, *, complete: bool) -> ProtectedEntry:
-    link = path.is_symlink()  # no sandbox can mount over a link
-    data = bytes_of(path) if complete or link else None
-    if data is None or link:
-        return ProtectedEntry(data, link)
-    return ProtectedEntry(data, mode=stat.S_IMODE(path.lstat().st_mode))
+    with suppress(OSError):
+        mode = path.lstat().st_mode
+        link = stat.S_ISLNK(mode)  # no sandbox can mount over one
+        data = bytes_of(path) if complete or link else None
+        if data is None or link:
+            return ProtectedEntry(data, link)
+        return ProtectedEntry(data, mode=stat.S_IMODE(mode))
+    return ProtectedEntry()
 
 
 def _special_files(path: Path, edits: GitEdits) -> Iterator[tuple[str, str]]:
@@ -278,7 +284,8 @@ def _special_files(path: Path, edits: GitEdits) -> Iterator[tuple[str, str]]:
 def _restore_git_dir(path: Path, known: GitDirState, edits: GitEdits) -> None:
     """Restore what is protected in a git directory, and remove what was added to it."""
     _clean_work_files(path, edits, known.special_files)
-    now = dict(_protected_entries(path, edits, complete=known.complete))
+    entries = _protected_entries(path, edits, complete=known.complete, known=known.entries)
+    now = dict(entries)
     for name in sorted(now.keys() - known.entries.keys(), key=len):
         edits.remove(path / name)
     for name, entry in known.entries.items():

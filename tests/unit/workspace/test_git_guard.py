@@ -107,6 +107,10 @@ def test_what_is_on_record_is_put_right_by_another(project: Path) -> None:
     assert config.read_text() == "and again\n"
 
 
+_BEYOND_ANY_PATH = (50, "x" * 100)
+"""Folders in each other and their names: more than the 4096 bytes that a path may have."""
+
+
 def pipe(path: Path) -> None:
     os.mkfifo(path)
 
@@ -153,25 +157,29 @@ def test_a_worktree_is_not_cut_off_from_what_is_protected(project: Path, cut: st
 
 
 def test_a_folder_of_any_depth_protects_nothing(project: Path, nest: Callable[..., None]) -> None:
+    (project / ".git" / "hooks").mkdir(exist_ok=True)
     guard = GitGuard.before(project, "none")
     for name in ("one", "two"):
         git(project, "init", "-q", name)
         git(project / name, "config", "core.fsmonitor", "false")
-    nest(project / "one" / ".git" / "zz", 2200)  # longer than any path may be
-    restored = guard.restore()
-    assert restored == GitRestored(("one/.git/config", "one/.git/zz", "two/.git/config"))
+    git(project, "config", "core.fsmonitor", "false")
+    nest(project / "one" / ".git" / "zz")
+    for name in (".git/zz", ".git/hooks/zz"):
+        nest(project / name, *_BEYOND_ANY_PATH)
+    undone = (".git/config", ".git/hooks/zz", ".git/zz", "one/.git/config", "one/.git/zz")
+    assert guard.restore() == GitRestored((*undone, "two/.git/config"))
     assert git(project, "config", "--file", "two/.git/config", "--list").count("fsmonitor") == 0
 
 
 def test_what_could_not_be_searched_is_named_unless_it_was_there_before(
     project: Path, nest: Callable[..., None]
 ) -> None:
-    nest(project / "before", 2200)
+    nest(project / "before", *_BEYOND_ANY_PATH)
     guard = GitGuard.before(project, "none")
     assert guard.restore() == GitRestored()
-    nest(project / "new", 2200)
+    nest(project / "new", *_BEYOND_ANY_PATH)
     [failed] = guard.restore().failed
-    assert failed.startswith("new/a/a")
+    assert failed.startswith("new/xxx")
 
 
 # Root may do anything whatever the permissions, unless it gives that up.
