@@ -137,22 +137,22 @@ def _sorted_entries(folder: str) -> Iterator[os.DirEntry[str]]:
 
 
 def remove_tree(path: str | Path, *, dir_fd: int | None = None) -> None:
-    """Remove a folder and everything in it, however deep and whatever its permissions.
+    """Remove a folder and all that can be removed in it, however deep; OSError if anything remains.
 
-    Unlike `shutil.rmtree`, which needs a stack frame and a descriptor for every level: folders
-    inside are first moved to the top.
+    Folders inside are moved to the top: `shutil.rmtree` needs a descriptor for every level.
     """
     top = _open_unlocked(path, dir_fd)
     try:
         pending = list(_remove_files(top, top))
         while pending:
             name = pending.pop()
-            folder = _open_unlocked(name, top)
-            try:
-                pending += _remove_files(folder, top)
-            finally:
-                os.close(folder)
-            os.rmdir(name, dir_fd=top)
+            with suppress(OSError):
+                folder = _open_unlocked(name, top)
+                try:
+                    pending += _remove_files(folder, top)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=top)
     finally:
         os.close(top)
     os.rmdir(path, dir_fd=dir_fd)
@@ -163,15 +163,16 @@ def _remove_files(folder: int, top: int) -> Iterator[str]:
     with os.scandir(folder) as listed:
         entries = list(listed)
     for entry in entries:
-        if not entry.is_dir(follow_symlinks=False):
-            os.unlink(entry.name, dir_fd=folder)
-        elif folder == top:
-            yield entry.name
-        else:
-            os.close(_open_unlocked(entry.name, folder))  # a locked one could not be moved
-            name = secrets.token_hex(16)
-            os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
-            yield name
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.name, dir_fd=folder)
+            elif folder == top:
+                yield entry.name
+            else:
+                os.close(_open_unlocked(entry.name, folder))  # a locked one could not be moved
+                name = secrets.token_hex(16)
+                os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+                yield name
 
 
 def open_within(folder: Path, path: Path) -> BufferedReader:
