@@ -6,7 +6,7 @@ import gc
 import os
 import secrets
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from blockbuster import BlockBuster
 
 from coterie.config.project import Project, make_project
+from coterie.workspace.beneath import remove_tree
 
 if TYPE_CHECKING:
     from coterie.testing.postgres import Databases
@@ -54,6 +55,28 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IsolatedUser:
     monkeypatch.setenv("COTERIE_HOME", str(made.coterie_home))
     monkeypatch.chdir(made.project)
     return made
+
+
+@pytest.fixture
+def nest() -> Iterator[Callable[..., None]]:
+    """Make folders in each other, all of one name; removed here, as pytest would by recursion."""
+    made: list[Path] = []
+
+    def nested(top: Path, levels: int = 1100, name: str = "a") -> None:
+        made.append(top)
+        top.mkdir()
+        folder = os.open(top, os.O_RDONLY)
+        for _ in range(levels):
+            os.mkdir(name, dir_fd=folder)
+            above, folder = folder, os.open(name, os.O_RDONLY, dir_fd=folder)
+            os.close(above)
+        os.close(os.open("last.txt", os.O_CREAT, dir_fd=folder))
+        os.close(folder)
+
+    yield nested
+    for top in made:
+        if top.is_dir() and not top.is_symlink():
+            remove_tree(top)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ def test_effects(tool: str, effect: str) -> None:
         # If it cannot be determined, it may be anywhere.
         ("src", "*/../../*", "/"),
         ("", "{/etc,x}/*", "/"),
+        ("", "{..,x}/**", "/"),
+        ("src", "{.,}./etc/*", "/"),
+        ("src", "x/{a,.{.,}}/*", "/"),
+        ("src", "{../x,y}", "/"),
+        ("src", "x/*.{py,ts}", "src/x"),
     ],
 )
 def test_where_a_search_looks(folder: str, pattern: str, place: str) -> None:
@@ -130,5 +136,9 @@ def test_what_does_not_fit_is_shown_as_it_is(note: Path, monkeypatch: pytest.Mon
     assert shown("Edit", note, **edit("", "five", replace_all=True)) == everywhere
     assert shown("Edit", note.with_name("nothing.txt"), **edit("four", "five")) == pieces
     assert shown("Edit", note.with_name("x" * 300), **edit("four", "five")) == pieces
+    os.mkfifo(note.with_name("pipe"))
+    for name in ("pipe", "/dev/zero"):  # never read
+        given = {"file_path": name, **edit("four", "five")}
+        assert diff_of("Edit", given, str(note.parent)).splitlines()[2:] == pieces
     monkeypatch.setattr("coterie.agents.claude.permissions._LONGEST", 3)
     assert shown("Edit", note, **edit("one", "1"))[1:] == ["-one", "+1"]

@@ -356,6 +356,16 @@ async def test_a_turn_without_text(harness: CodexHarness) -> None:
     assert await played(harness, turn()) == [TurnCompleted("", None)]
 
 
+async def test_a_request_with_an_id_that_is_none_is_not_answered(harness: CodexHarness) -> None:
+    deep: object = 1
+    for _ in range(900):  # it can be read, but not written from further down the stack
+        deep = [deep]
+    asked = notification("item/future/ask", itemId="a")["msg"]
+    odd = [{"dir": "<", "msg": {**asked, "id": key}} for key in (deep, {"a": 1})]
+    assert await played(harness, turn(*odd)) == [TurnCompleted("", None)]
+    assert not any(isinstance(one.get("id"), list | dict) for one in harness.received())
+
+
 async def test_several_messages_and_the_last_is_the_reply(harness: CodexHarness) -> None:
     def message(key: str, text: str) -> Row:
         return notification(
@@ -928,6 +938,21 @@ async def test_it_opens_no_thread(harness: CodexHarness) -> None:
     refusal = {"dir": "<", "msg": {"id": 1, "error": {"message": "bad settings"}}}
     harness.play([asks("thread/start"), refusal])
     assert "it refused thread/start: bad settings" in await missing(harness)
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"thread": None}, {"thread": {"id": 5}}])
+async def test_it_answers_without_a_thread(harness: CodexHarness, answer: Row | None) -> None:
+    right = {"activePermissionProfile": {"id": "coterie"}, "approvalPolicy": "untrusted"}
+    told = None if answer is None else {**right, **answer}
+    harness.play([asks("thread/start"), {"dir": "<", "msg": {"id": 1, "result": told}}])
+    assert "it " in await missing(harness)
+
+
+@pytest.mark.parametrize("data", [None, 5, [None], [{"skills": None}], [{"skills": [5]}]])
+async def test_it_lists_no_skills(harness: CodexHarness, data: object) -> None:
+    harness.play([asks("skills/list"), answers({"data": data}), *opening()])
+    async with harness.open() as opened:
+        assert opened.thread == THREAD
 
 
 @pytest.mark.parametrize("more", [{"activePermissionProfile": {"id": ":workspace"}}])

@@ -169,6 +169,8 @@ def test_what_a_server_replies() -> None:
     assert greeted["result"]["protocolVersion"] == "2024-11-05"
     assert replied({"id": 1, "method": "ping"}, []) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert replied({"method": "notifications/initialized"}, []) is None
+    assert replied({"id": [[1]], "method": "ping"}, []) is None  # not sent back: it may be deep
+    assert called({"id": {}, "method": "tools/call", "params": {"name": "x"}}) is None
     assert replied({"id": 7, "result": {}}, []) is None
     assert replied({"id": 2, "method": "prompts/list"}, []) == {
         "jsonrpc": "2.0",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import PurePath
@@ -169,15 +168,15 @@ def _now() -> datetime:
 
 
 _GLOB_CHARACTERS = frozenset("*?[{")
-_BRACED = re.compile(r"\{[^}]*/")
 ANYWHERE = "/"
 
 
 def searched(folder: str, pattern: str = "") -> str:
     """Return the folder that a search covers: the given one, or where its pattern leads."""
-    names = pattern.split("/")
-    if ".." in names or _BRACED.search(pattern):
+    *folders, _ = names = pattern.split("/")
+    # Braces may expand to `..` or to an absolute path, whatever is in them.
+    if ".." in names or any("{" in name for name in folders):
         return ANYWHERE
-    fixed = takewhile(lambda name: not _GLOB_CHARACTERS.intersection(name), names[:-1])
+    fixed = takewhile(lambda name: not _GLOB_CHARACTERS.intersection(name), folders)
     root = "/" if pattern.startswith("/") else ""
     return str(PurePath(folder or ".", root + "/".join(fixed).lstrip("/")))

@@ -127,7 +127,8 @@ class AgentProcess:
 
     def _take(self, line: bytes) -> None:
         message = parse_object(line)
-        if message is not None:
+        # Ids are strings or numbers; anything nested could be too deep to be sent back.
+        if message is not None and not isinstance(message.get("id"), dict | list):
             self._messages.append(dict(message))
         elif line.strip():
             self._noise.append(line[:8000].decode("utf-8", "replace")[:2000])

@@ -80,7 +80,8 @@ def _shown(error: BaseException, call: Call) -> int:
             call.failure("error", error.format_message(), {})
             return error.exit_code
         case OSError():
-            where = None if error.filename is None else os.fsdecode(error.filename)
+            named = cast("object", error.filename)  # which may be a descriptor
+            where = os.fsdecode(named) if isinstance(named, str | bytes) else None
             what = error.strerror or str(error)
             call.failure("system", f"{where}: {what}." if where else f"{what}.", {"where": where})
             return 1

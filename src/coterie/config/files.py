@@ -51,11 +51,12 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise _unreadable(path, f"cannot be read: {why}") from None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
+        raise _unreadable(path, f"is {what}; expected a file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            what = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise _unreadable(path, f"is {what}; expected a file")
         try:
             raw = file.read(LIMIT + 1)
         except OSError as error:

@@ -55,7 +55,12 @@ class FileContext:
 
     def holds(self, path: str) -> bool:
         """Whether a path in the file stays inside the file's own folder."""
-        return self.absolute(path).resolve().is_relative_to(self.folder.resolve())
+        return _real(self.absolute(path)).is_relative_to(_real(self.folder))
+
+
+def _real(path: str | Path) -> Path:
+    """Resolve a path that anybody may have written; unlike `Path.resolve`, it never fails."""
+    return Path(os.path.realpath(path))
 
 
 @dataclass(frozen=True)
@@ -206,16 +211,16 @@ def _agent_conflicts(
 
 def _folders(member: Member, context: FileContext) -> Iterator[_Complaint]:
     home = user_home()
-    theirs = {Path("/"), *([home.resolve()] if home else [])}
+    theirs = {Path("/"), *([_real(home)] if home else [])}
     for key, path in (("homeDir", member.home_dir), ("workingDir", member.working_dir)):
-        if path is not None and Path(path).resolve() in theirs:
+        if path is not None and _real(path) in theirs:
             yield (
                 key,
                 f"is {quoted(path, LONGEST_PATH)}; a member's own folder cannot be yours",
                 None,
             )
     work = member.execution_dir
-    if work is None or Path(work).is_dir():
+    if work is None or os.path.isdir(work):  # noqa: PTH112 - no error for a name too long
         return
     made_later = Path(member.working_dir or context.folder / member.id)
     if not Path(work).is_relative_to(made_later):
@@ -244,7 +249,7 @@ def _shared_folders(members: Sequence[Placed]) -> Iterator[Mistake]:
         for key, path in (("workingDir", member.working_dir), ("homeDir", member.home_dir)):
             if path is None:
                 continue
-            owner = owners.setdefault(str(Path(path).resolve()), (index, key))
+            owner = owners.setdefault(str(_real(path)), (index, key))
             if owner[0] != index:
                 other = f"the {owner[1]} of members[{owner[0]}]"
                 yield Mistake(

@@ -166,7 +166,8 @@ def _by_git(root: WorkspaceRoot, path: str, *which: str) -> Iterator[str]:
 
 def _by_walk(folder: int) -> Iterator[str]:
     for place, folders, names, _ in os.fwalk(".", dir_fd=folder):
-        folders[:] = [name for name in folders if name not in scan.IGNORED]
+        is_deepest = place.count("/") >= scan.DEEPEST
+        folders[:] = [] if is_deepest else [one for one in folders if one not in scan.IGNORED]
         yield from (str(Path(place, name)) for name in names)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -29,8 +29,9 @@ from coterie.tools import sandbox as sandboxes
 from coterie.tools.read_only_sandbox import ReadOnlySandbox
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
-from coterie.workspace.beneath import open_folder, replace_file
+from coterie.workspace.beneath import open_folder, remove_tree, replace_file
 from coterie.workspace.durable_git_guard import DurableGitGuard
+from coterie.workspace.git_guard import GitRestored
 from coterie.workspace.session_files import CHECKS, SessionScoped, artifacts_folder
 
 BASH, SHELL = "/bin/bash", "/bin/sh"
@@ -60,6 +61,8 @@ class CommandResult:
     """Whether all processes that it started are proven to have ended."""
     reverted: tuple[str, ...] = ()
     """Changes it left in git directories, reverted because git would have acted on them later."""
+    not_reverted: tuple[str, ...] = ()
+    """Where such changes may remain, because it could not be read or edited."""
 
     def remarks(self, limit: str) -> Iterator[str]:
         """Yield what else to know about how it ended; `limit` is its time limit."""
@@ -68,6 +71,9 @@ class CommandResult:
         if self.reverted:
             names = ", ".join(self.reverted)
             yield f"Reverted, because git would act on it later outside the sandbox: {names}."
+        if self.not_reverted:
+            names = ", ".join(self.not_reverted)
+            yield f"Could not be checked or reverted, so do not run git there: {names}."
         if not self.all_ended:
             yield "A process that it started could not be stopped and may still be running."
 
@@ -128,7 +134,7 @@ class CommandRunner:
             if isinstance(error, AgentMissing):
                 raise ToolError(f"The command cannot be started: {error.problem}.") from None
             raise
-        excerpt, code, ended, reverted = output or Excerpt(), None, False, list[str]()
+        excerpt, code, ended, restored = output or Excerpt(), None, False, GitRestored()
         try:
             with anyio.move_on_after(seconds):
                 child.close_stdin()
@@ -139,9 +145,10 @@ class CommandRunner:
             ended = await child.terminate()
             if guard is not None:
                 with anyio.CancelScope(shield=True):
-                    reverted = await anyio.to_thread.run_sync(guard.end)
+                    restored = await anyio.to_thread.run_sync(guard.end)
         left_running = child.left if code is not None else 0
-        return CommandResult(code, excerpt.text, left_running, ended, tuple(reverted))
+        outcome = restored.undone, restored.failed
+        return CommandResult(code, excerpt.text, left_running, ended, *outcome)
 
     def _prepared(
         self, command: str, read_only_cwd: Path | None
@@ -290,8 +297,8 @@ class SandboxedChecks(SessionScoped):
             exit_code, output = None, f"{refusal}\n"
         finally:
             with anyio.CancelScope(shield=True):
-                # Some of the temporary files may not be removable.
-                await anyio.to_thread.run_sync(shutil.rmtree, workspace.tmp, True)
+                with suppress(OSError):  # some of the temporary files may not be removable
+                    await anyio.to_thread.run_sync(remove_tree, workspace.tmp)
         duration = round((monotonic() - begun) * 1000)
         return await anyio.to_thread.run_sync(self._kept, command, exit_code, output, duration)
 

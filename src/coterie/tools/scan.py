@@ -5,7 +5,7 @@
 Searches the files below the current folder, or only the one called NAME in it, and prints the
 path, a NUL and the number of each matching line.  The NUL-separated paths on standard input are
 skipped.  Follows no links.  As with ripgrep, the exit code is 0 if something was found, 1 if
-nothing was, 2 if the pattern is invalid.  A pattern that takes forever blocks only this process,
+nothing was, 2 if the search failed.  A pattern that takes forever blocks only this process,
 which the caller ends.
 """
 
@@ -20,13 +20,16 @@ _CACHES = ".hg .mypy_cache .pytest_cache .ruff_cache .svn .tox .venv __pycache__
 IGNORED = frozenset({".coterie", ".git", *_CACHES.split()})
 """Folders that contain nothing written by a person."""
 LARGEST = 16 * 1024 * 1024
+DEEPEST = 200
+"""Folders nested deeper are not entered: each level takes a descriptor."""
 
 
 def files(name: str, skipped: set[str]) -> Iterator[tuple[str, str, int]]:
     """Yield each file's path, its name, and the descriptor of its folder."""
     for place, folders, names, folder in os.fwalk(".", dir_fd=None):
         above = f"{place}/".removeprefix("./")
-        within = [] if name else sorted(set(folders) - IGNORED)
+        is_last = name or place.count("/") >= DEEPEST
+        within = [] if is_last else sorted(set(folders) - IGNORED)
         folders[:] = [one for one in within if above + one not in skipped]
         for one in sorted(names):
             if (not name or one == name) and above + one not in skipped:
@@ -76,4 +79,8 @@ def main(pattern: str, glob: str, name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4]))
+    try:
+        sys.exit(main(*sys.argv[1:4]))
+    except Exception as error:  # noqa: BLE001 - Python's own exit code would mean "nothing found"
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.exit(2)

@@ -21,6 +21,8 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
+from coterie.tools import scan
+
 COTERIE, GIT = ".coterie", ".git"
 NEVER_EDITED = frozenset({COTERIE, GIT})
 MAX_LINKS = 40
@@ -213,6 +215,8 @@ class WorkspaceRoot:
         return parts
 
     def _down(self, walk: _Descent, part: str, path: str) -> None:
+        if len(walk.names) >= scan.DEEPEST:
+            raise ToolError(f"{path} is nested too deeply.")
         try:
             walk.down(part)
         except FileNotFoundError:

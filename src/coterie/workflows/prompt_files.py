@@ -9,6 +9,10 @@ from typing import cast
 
 from coterie.errors import ConfigError
 from coterie.model.workspace import shown
+from coterie.workspace.beneath import read_regular
+
+_LARGEST = 1 << 20
+"""Bytes; no prompt is larger."""
 
 
 class Prompts:
@@ -37,13 +41,14 @@ class Prompts:
 
 def _text_of(prompt: Path) -> str:
     try:
-        return prompt.read_text(encoding="utf-8-sig")
+        text = read_regular(prompt, _LARGEST, follow=True).decode("utf-8-sig")
+        return text.replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         problem = f"{shown(prompt)}:{line} is not UTF-8 text."
         raise ConfigError(problem, "Save it as UTF-8.", f"{prompt}:{line}") from None
     except OSError as error:
-        problem = f"{shown(prompt)} cannot be read: {error.strerror}."
+        problem = f"{shown(prompt)} cannot be read: {error.strerror or error}."
         raise ConfigError(
             problem, "Fix it, or delete it to use the built-in prompt.", str(prompt)
         ) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -18,7 +17,7 @@ from coterie.model.machine import SentRef
 from coterie.model.record import ErrorRecord
 from coterie.model.remote import REMOTE_AWAY, pauses
 from coterie.ports import Sharing
-from coterie.workspace.beneath import is_draft, read_file, write_file
+from coterie.workspace.beneath import is_draft, read_file, walk, write_file
 from coterie.workspace.bundle import bundle, import_commit
 from coterie.workspace.git import KEPT
 from coterie.workspace.git_remote import fetch, push_new, sent_ref
@@ -186,14 +185,13 @@ class SharedFiles:
         """List all files but the key and what checks and drafts leave, which come and go."""
         folder = self._base / "sessions" / self._session
         stamps: dict[str, tuple[int, int]] = {}
-        for place, folders, names in os.walk(folder):
-            if place == str(folder):
-                folders[:] = [name for name in folders if name != CHECKS]
-            for path in (Path(place, name) for name in names if not is_draft(name)):
-                with suppress(FileNotFoundError):
-                    known = path.lstat()
-                    if stat.S_ISREG(known.st_mode) and known.st_size <= LARGEST:
-                        stamps[str(path.relative_to(folder))] = known.st_mtime_ns, known.st_size
+        for name, entry in walk(folder, lambda name: name != CHECKS):
+            if is_draft(entry.name):
+                continue
+            with suppress(FileNotFoundError):
+                known = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(known.st_mode) and known.st_size <= LARGEST:
+                    stamps[name] = known.st_mtime_ns, known.st_size
         stamps.pop(KEY, None)
         return dict(sorted(stamps.items()))
 

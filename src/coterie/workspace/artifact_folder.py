@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,7 +12,7 @@ from pydantic import ValidationError
 from coterie.errors import ArtifactWrong
 from coterie.model.artifact import ArtifactData
 from coterie.model.artifact_table import artifact_file, declared
-from coterie.workspace.beneath import read_file, write_file
+from coterie.workspace.beneath import read_file, remove_tree, write_file
 from coterie.workspace.session_files import SessionScoped, artifacts_folder
 
 AnyArtifact = TypeVar("AnyArtifact", bound=ArtifactData)
@@ -57,7 +56,7 @@ class ArtifactFolder(SessionScoped):
         """Remove a folder of artifacts so that it can be rewritten."""
         place = self.path / folder
         if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
+            remove_tree(place)
 
     def read(self, files: Mapping[str, str], name: str, wanted: type[AnyArtifact]) -> AnyArtifact:
         """Return an artifact that the state lists, parsed as the type it was declared with.

@@ -12,9 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import shutil
 import stat
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -24,6 +23,7 @@ from coterie.model.workspace import START_FILES
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_REFERENCE: int | None = getattr(os, "O_PATH", None)  # Linux only
 NEW = ".new"
 """Suffix of temporary files."""
 
@@ -55,19 +55,124 @@ def open_folder(base: Path, *names: str, make: bool = False) -> Generator[int]:
 
 
 @contextmanager
-def open_folder_below(base: Path, names: Iterable[str], *, make: bool = False) -> Generator[int]:
-    """Do the same below any folder: links are not followed, but ownership is not checked."""
-    here = os.open(base, _FOLDER)
+def open_folder_below(
+    base: Path, names: Iterable[str], *, make: bool = False, unlock: bool = False
+) -> Generator[int]:
+    """Do the same below any folder: links are not followed, but ownership is not checked.
+
+    With `unlock`, folders of ours on the way give us full access from now on, whatever their
+    permissions were.
+    """
+    opened = _open_unlocked if unlock else _open_below
+    here = opened(base, None)
     try:
         for name in names:
             if make:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=here)
-            above, here = here, os.open(name, _FOLDER, dir_fd=here)
+            above, here = here, opened(name, here)
             os.close(above)
         yield here
     finally:
         os.close(here)
+
+
+def _open_below(name: str | Path, folder: int | None) -> int:
+    return os.open(name, _FOLDER, dir_fd=folder)
+
+
+def _open_unlocked(name: str | Path, folder: int | None) -> int:
+    try:
+        descriptor = _open_below(name, folder)
+    except PermissionError:
+        _make_readable(name, folder)
+        descriptor = _open_below(name, folder)
+    facts = os.fstat(descriptor)
+    if facts.st_mode & stat.S_IRWXU != stat.S_IRWXU and facts.st_uid == os.geteuid():
+        with suppress(OSError):  # what stays locked shows in the next call
+            os.fchmod(descriptor, stat.S_IMODE(facts.st_mode) | stat.S_IRWXU)
+    return descriptor
+
+
+def _make_readable(name: str | Path, folder: int | None) -> None:
+    """Change the mode of a folder that cannot be opened; fails unless it is ours."""
+    if _REFERENCE is None:
+        os.chmod(name, stat.S_IRWXU, dir_fd=folder, follow_symlinks=False)
+        return
+    descriptor = os.open(name, _REFERENCE | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+    try:
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode) | stat.S_IRWXU
+        Path(f"/proc/self/fd/{descriptor}").chmod(mode)
+    finally:
+        os.close(descriptor)
+
+
+def walk(
+    top: str | Path, enters: Callable[[str], bool] = lambda name: True
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield everything below a folder, in order, by relative path; links are not followed.
+
+    Folders that cannot be read or that `enters` declines are not entered.  Unlike `os.walk`, which
+    needs a stack frame for every level before Python 3.12, it copes with any depth.
+    """
+    stack = [("", _sorted_entries(f"{top}"))]
+    while stack:
+        inside, entries = stack[-1]
+        entry = next(entries, None)
+        if entry is None:
+            stack.pop()
+            continue
+        name = inside + entry.name
+        yield name, entry
+        if entry.is_dir(follow_symlinks=False) and enters(name):
+            stack.append((f"{name}/", _sorted_entries(f"{top}/{name}")))
+
+
+def _sorted_entries(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as listed:
+            return iter(sorted(listed, key=lambda entry: entry.name))
+    except OSError:
+        return iter(())
+
+
+def remove_tree(path: str | Path, *, dir_fd: int | None = None) -> None:
+    """Remove a folder and all that can be removed in it, however deep; OSError if anything remains.
+
+    Folders inside are moved to the top: `shutil.rmtree` needs a descriptor for every level.
+    """
+    top = _open_unlocked(path, dir_fd)
+    try:
+        pending = list(_remove_files(top, top))
+        while pending:
+            name = pending.pop()
+            with suppress(OSError):
+                folder = _open_unlocked(name, top)
+                try:
+                    pending += _remove_files(folder, top)
+                finally:
+                    os.close(folder)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    os.rmdir(path, dir_fd=dir_fd)
+
+
+def _remove_files(folder: int, top: int) -> Iterator[str]:
+    """Remove what is in a folder; yield the names of the folders in it, moved to the top."""
+    with os.scandir(folder) as listed:
+        entries = list(listed)
+    for entry in entries:
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.name, dir_fd=folder)
+            elif folder == top:
+                yield entry.name
+            else:
+                os.close(_open_unlocked(entry.name, folder))  # a locked one could not be moved
+                name = secrets.token_hex(16)
+                os.rename(entry.name, name, src_dir_fd=folder, dst_dir_fd=top)
+                yield name
 
 
 def open_within(folder: Path, path: Path) -> BufferedReader:
@@ -95,6 +200,21 @@ def regular_file(descriptor: int) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
+def read_regular(path: Path | str, most: int, *, follow: bool = False) -> bytes:
+    """Return the contents of a regular file that somebody else may have put there.
+
+    Raises OSError if there is none, if it holds more than `most` bytes and, unless `follow`, for a
+    link, and ValueError for a null byte in the path.  Never waits, not even for a pipe.
+    """
+    flags = _FILE & ~os.O_NOFOLLOW if follow else _FILE
+    with regular_file(os.open(path, os.O_RDONLY | flags)) as file:
+        # Not the maximum: that much memory would be allocated up front.
+        data = file.read(min(most, os.fstat(file.fileno()).st_size) + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, "is too large", str(path))
+    return data
+
+
 def real_folder(base: Path, *names: str, make: bool = False) -> Path:
     """Return a folder's path, checked, for a library that cannot take a descriptor."""
     with open_folder(base, *names, make=make):
@@ -106,7 +226,8 @@ def _open(place: Path, above: int | None) -> int:
         return os.open(place if above is None else place.name, _FOLDER, dir_fd=above)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _not_ours(place, _kind(place)) from None
+            what = "is a link" if place.is_symlink() else "is not a folder"
+            raise _not_ours(place, what) from None
         raise
 
 
@@ -213,7 +334,7 @@ def remove_start_files(home: Path) -> None:
 
     Links are not followed: a link in place of a folder on the way is itself removed.
     """
-    folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    folder = _open_unlocked(home, None)
     try:
         for path in START_FILES.split():
             _remove_below(folder, *path.split("/"))
@@ -229,17 +350,13 @@ def _remove_below(folder: int, name: str, *more: str) -> None:
     if not stat.S_ISDIR(kind):
         os.unlink(name, dir_fd=folder)
     elif not more:
-        shutil.rmtree(name, dir_fd=folder)
+        remove_tree(name, dir_fd=folder)
     else:
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+        inner = _open_unlocked(name, folder)
         try:
             _remove_below(inner, *more)
         finally:
             os.close(inner)
-
-
-def _kind(place: Path) -> str:
-    return "is a link" if place.is_symlink() else "is not a folder"
 
 
 def _not_ours(place: Path, what: str) -> NotOurs:
@@ -277,7 +394,7 @@ def make_key(path: Path) -> bytes | None:
 def read_key(path: Path) -> bytes | None:
     """Return the key in a file; None if the file is missing or holds no valid key."""
     try:
-        key = bytes.fromhex(path.read_text(encoding="ascii"))
+        key = bytes.fromhex(read_regular(path, 4 * _KEY_BYTES, follow=True).decode())
     except (OSError, ValueError):
         return None
     return key if len(key) == _KEY_BYTES else None

@@ -22,6 +22,7 @@ from coterie.workspace.git_guard import (
     CommondirPlaceholder,
     GitDirState,
     GitGuard,
+    GitRestored,
     ProtectedEntry,
     SandboxProtection,
 )
@@ -65,19 +66,19 @@ class DurableGitGuard:
             self._guard = GitGuard.before(self._root, self._protection)
             self._record(json.dumps(_stored(self._guard)).encode())
 
-    def restore(self) -> list[str]:
-        """Undo what commands have left so far; return the paths of what was undone."""
-        return self._guard.restore() if self._guard is not None else []
+    def restore(self) -> GitRestored:
+        """Undo what commands have left so far."""
+        return self._guard.restore() if self._guard is not None else GitRestored()
 
-    def end(self) -> list[str]:
+    def end(self) -> GitRestored:
         """Do the same after the last command has ended, and stop guarding."""
-        taken = self.restore()
+        restored = self.restore()
         self._guard = None
         self._record(b"")
         if self._placeholder is not None:
             self._placeholder.remove()
             self._placeholder = None
-        return taken
+        return restored
 
     def _record(self, data: bytes) -> None:
         if self.record_fd is not None:

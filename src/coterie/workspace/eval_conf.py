@@ -21,7 +21,7 @@ from coterie.errors import ConfigError
 from coterie.model.eval_report import EvalCommand
 from coterie.model.visible import visible
 from coterie.model.workspace import shown
-from coterie.workspace.beneath import read_file
+from coterie.workspace.beneath import read_file, read_regular
 
 EVAL_FILE = "eval.conf"
 NAME = r"[a-z0-9][a-z0-9_-]{0,39}"
@@ -220,8 +220,7 @@ def _is_file(path: Path) -> bool:
 def _text(path: Path) -> str:
     """Return a repository file's text; empty unless it is a regular file of moderate size."""
     with suppress(OSError):
-        if _is_file(path) and path.stat().st_size <= _MAX_BYTES:
-            return path.read_text(encoding="utf-8", errors="replace")
+        return read_regular(path, _MAX_BYTES).decode(errors="replace").replace("\r\n", "\n")
     return ""
 
 

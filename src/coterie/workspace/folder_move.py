@@ -13,6 +13,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from coterie.workspace.beneath import remove_tree
 from coterie.workspace.stderr_file import ENDING
 
 _OWN = frozenset({"home", "tmp", "work"})
@@ -59,7 +60,7 @@ def _move(old: Path, new: Path) -> None:
     if old.is_dir() and not old.is_symlink():
         shutil.copytree(old, draft, symlinks=True)
         draft.rename(new)  # before removing the old one: one of them is always complete
-        shutil.rmtree(old)
+        remove_tree(old)
     else:
         shutil.copy2(old, draft, follow_symlinks=False)
         draft.rename(new)

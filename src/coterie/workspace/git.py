@@ -28,6 +28,7 @@ from pathlib import Path
 from coterie.errors import GitFailed
 from coterie.model.remote import GitRemote
 from coterie.model.workspace import UNFINISHED
+from coterie.workspace.beneath import remove_tree
 from coterie.workspace.git_directory import (
     FixedSettings,
     empty_folder,
@@ -172,7 +173,7 @@ class Git:
         if linked.head and not linked.branch:
             ref = f"{KEPT}/{linked.git_dir.name}/{linked.head[:12]}"
             self.run("update-ref", ref, linked.head)
-        shutil.rmtree(linked.git_dir)
+        remove_tree(linked.git_dir)
         return ref
 
     def snapshot(self, message: str) -> str:
@@ -389,11 +390,9 @@ def _listed(output: str) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
 
 
 def _holds_something(folder: Path) -> bool:
-    try:
-        with os.scandir(folder) as entries:
-            return next(entries, None) is not None
-    except OSError:
-        return False
+    with suppress(OSError), os.scandir(folder) as entries:
+        return next(entries, None) is not None
+    return False
 
 
 def _text(data: bytes) -> str:

@@ -6,13 +6,12 @@ All calls block.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from coterie.workspace.beneath import open_folder_below, replace_file
+from coterie.workspace.beneath import open_folder_below, read_regular, remove_tree, replace_file
 
 _LARGEST = 1_000_000
 """Bytes; no file that git obeys is larger."""
@@ -20,49 +19,89 @@ _PLAIN = 0o644
 
 
 class GitEdits:
-    """Edits below a work folder and its git directory, which follow no links on the way.
+    """Edits below a work folder and git directories elsewhere, which follow no links on the way.
 
-    What cannot be edited stays as it is.
+    A command may have locked folders: they are unlocked, as far as they are ours.
     """
 
-    def __init__(self, root: Path, own: Path | None) -> None:
+    def __init__(self, root: Path, git_dirs: Iterable[Path]) -> None:
         self.edited: list[Path] = []
         """The edited paths."""
-        self._bases = [root, *([own] if own else [])]
+        self.failed: list[Path] = []
+        """What could not be edited or listed."""
+        self._bases = [root, *git_dirs]
 
     def remove(self, path: Path) -> None:
         """Remove whatever is at a path."""
-        with suppress(OSError), self._place(path) as folder:
+
+        def remove(folder: int) -> None:
             if stat.S_ISDIR(os.stat(path.name, dir_fd=folder, follow_symlinks=False).st_mode):
-                shutil.rmtree(path.name, dir_fd=folder)
+                remove_tree(path.name, dir_fd=folder)
             else:
                 os.unlink(path.name, dir_fd=folder)
+
+        self._edit(path, remove)
 
     def write(self, path: Path, data: bytes, mode: int = _PLAIN) -> None:
         """Write a file, replacing whatever is at its path."""
         if is_folder(path):
             self.remove(path)
-        with suppress(OSError), self._place(path, make=True) as folder:
-            replace_file(folder, path.name, data, mode=mode)
+        self._edit(path, lambda folder: replace_file(folder, path.name, data, mode=mode), make=True)
 
     def link(self, path: Path, target: str) -> None:
         """Create a link, replacing whatever is at its path."""
         self.remove(path)
-        with suppress(OSError), self._place(path, make=True) as folder:
-            os.symlink(target, path.name, dir_fd=folder)
+        self._edit(path, lambda folder: os.symlink(target, path.name, dir_fd=folder), make=True)
 
-    @contextmanager
-    def _place(self, path: Path, *, make: bool = False) -> Generator[int]:
-        """Open the folder that contains a path, and record the edit."""
-        base = next(base for base in self._bases if path.is_relative_to(base))
-        with open_folder_below(base, path.relative_to(base).parts[:-1], make=make) as folder:
-            yield folder
+    def names_of(self, folder: Path) -> list[str]:
+        """List a folder, unlocked if need be; empty if there is none."""
+        try:
+            if is_locked(folder.lstat()):
+                unlock(self._base_of(folder), folder)
+            return sorted(os.listdir(folder))  # noqa: PTH208 - names are wanted
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError:
+            self.failed.append(folder)
+            return []
+
+    def _base_of(self, path: Path) -> Path:
+        return next(base for base in self._bases if path.is_relative_to(base))
+
+    def _edit(self, path: Path, change: Callable[[int], None], *, make: bool = False) -> None:
+        """Make a change in the folder that contains a path, and record how it went."""
+        base = self._base_of(path)
+        above = path.relative_to(base).parts[:-1]
+        try:
+            with open_folder_below(base, above, make=make, unlock=True) as folder:
+                change(folder)
+        except FileNotFoundError:
+            return  # git finds nothing there either
+        except OSError:
+            self.failed.append(path)
+        else:
             self.edited.append(path)
+
+
+_LISTABLE = stat.S_IRUSR | stat.S_IXUSR
+
+
+def is_locked(facts: os.stat_result) -> bool:
+    """Whether this is a folder that its owner cannot list or enter."""
+    return stat.S_ISDIR(facts.st_mode) and facts.st_mode & _LISTABLE != _LISTABLE
+
+
+def unlock(base: Path, folder: Path) -> None:
+    """Give us access to a folder below `base`; raises PermissionError unless it is ours."""
+    with open_folder_below(base, folder.relative_to(base).parts, unlock=True):
+        pass
 
 
 def is_folder(path: Path) -> bool:
     """Whether a path is a folder and not a link to one."""
-    return path.is_dir() and not path.is_symlink()
+    with suppress(OSError):
+        return stat.S_ISDIR(path.lstat().st_mode)
+    return False
 
 
 def names_of(folder: Path) -> list[str]:
@@ -76,9 +115,7 @@ def names_of(folder: Path) -> list[str]:
 def bytes_of(path: Path) -> bytes | None:
     """Return a file's contents or a link's target; None for anything else, and for large files."""
     with suppress(OSError):
-        facts = path.lstat()
-        if stat.S_ISLNK(facts.st_mode):
+        if path.is_symlink():
             return os.fsencode(path.readlink())
-        if stat.S_ISREG(facts.st_mode) and facts.st_size <= _LARGEST:
-            return path.read_bytes()
+        return read_regular(path, _LARGEST)
     return None

@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from coterie.workspace.git_edits import is_locked, unlock
 from coterie.workspace.worktree import POINTER
 
 _COTERIE = ".coterie"
@@ -19,10 +20,22 @@ _CTIME_RELIABLE_AFTER = 100_000_000
 """Nanoseconds after which a folder's ctime reliably reveals a later change."""
 
 
-def git_directories(root: Path) -> list[Path]:
-    """Return every `.git` below a folder, and every folder whose contents make it a repository."""
+class GitDirectories(NamedTuple):
+    """What was found below a folder."""
+
+    paths: list[Path]
+    unreadable: list[Path]
+    """Folders that may contain more: another user's, or nested too deeply for any path."""
+
+
+def git_directories(root: Path) -> GitDirectories:
+    """Find every `.git` below a folder, and every folder whose contents make it a repository.
+
+    Folders of ours that we may not read are made readable: a command may have locked them.
+    """
     tree = _trees.setdefault(root, _Tree(str(root)))
-    return [Path(path) for path in tree.find()]
+    paths, unreadable = ([Path(path) for path in listed] for listed in tree.find())
+    return GitDirectories(paths, unreadable)
 
 
 def _is_repository(names: set[str]) -> bool:
@@ -46,23 +59,33 @@ class _Tree:
         self._known: dict[str, _Folder] = {}
         self._lock = threading.Lock()
 
-    def find(self) -> list[str]:
+    def find(self) -> tuple[list[str], list[str]]:
         repositories: list[str] = []
+        unreadable: list[str] = []
         reached: dict[str, _Folder] = {}
         stack = [self._root]
         with self._lock:
             # No limit: otherwise a command could hide a repository by creating many folders.
             while stack:
                 path = stack.pop()
-                with suppress(OSError):
+                try:
                     folder = reached[path] = self._read(path)
-                    repositories += folder.git
-                    stack += folder.folders
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except OSError:
+                    unreadable.append(path)
+                    continue
+                repositories += folder.git
+                stack += folder.folders
             self._known = reached
-        return repositories
+        return repositories, unreadable
 
     def _read(self, path: str) -> _Folder:
-        changed = os.lstat(path).st_ctime_ns
+        facts = os.lstat(path)
+        if is_locked(facts):
+            unlock(Path(self._root), Path(path))
+            facts = os.lstat(path)
+        changed = facts.st_ctime_ns
         known = self._known.get(path)
         if known is not None and known.changed == changed:
             return known

@@ -17,7 +17,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +39,7 @@ _TEMPLATE_FILES = frozenset({"branches", "config", "description", "hooks", "info
 _PLACEHOLDERS = ("hooks", "info")
 """Folders of every new repository: created if absent, so that they can be protected."""
 _COMMONDIR, _HERE = "commondir", b".\n"
+_COMMONDIR_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REBASE_FOLDER, _REBASE_TODO = "rebase-merge", "rebase-merge/git-rebase-todo"
 _EXEC_COMMAND = re.compile(rb"^[ \t]*(?:x|exec)\b.*\n?", re.MULTILINE)
 
@@ -47,7 +48,7 @@ def protected_paths(root: Path) -> list[Path]:
     """Return what a sandbox has to mount read-only, so that git acts on nothing a command wrote."""
     git_dir = _git_dir(root)
     return [
-        *(path for path in git_directories(root) if path != git_dir),
+        *(path for path in git_directories(root).paths if path != git_dir),
         *protected_in_git_dir(root),
     ]
 
@@ -95,7 +96,7 @@ class CommondirPlaceholder:
         with suppress(OSError):
             with suppress(FileExistsError), self._path.open("xb") as file:
                 file.write(_HERE)
-            self._lock = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            self._lock = os.open(self._path, _COMMONDIR_FLAGS)
             fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def remove(self) -> None:
@@ -142,6 +143,15 @@ only the work folder's own `.git`, which is then entirely read-only, or none."""
 
 
 @dataclass(frozen=True)
+class GitRestored:
+    """What became of the changes in git directories, as paths to show."""
+
+    undone: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    """What could not be undone, or not be searched for repositories."""
+
+
+@dataclass(frozen=True)
 class GitGuard:
     """The git directories of a work folder as they were before a command."""
 
@@ -149,43 +159,59 @@ class GitGuard:
     states: Mapping[Path, GitDirState]
     unwritable: frozenset[Path] = frozenset()
     """Those that no command can write to: changes in them are somebody else's."""
+    unreadable: frozenset[Path] = frozenset()
+    """What could not be read even before: another user's, or too deep for any path."""
 
     @classmethod
     def before(cls, root: Path, protection: SandboxProtection) -> GitGuard:
         """Record the state; of what a sandbox mounts read-only, only that it exists."""
+        repositories = git_directories(root)
         git_dir = _git_dir(root)
-        places = {*git_directories(root), *([git_dir] if git_dir else [])}
+        edits = GitEdits(root, [git_dir] if git_dir else [])
+        places = {*repositories.paths, *([git_dir] if git_dir else [])}
         is_read_only = protection == "own" and git_dir is not None and git_dir.name == POINTER
         unwritable = frozenset(place for place in places if is_read_only and place == git_dir)
         states = {
-            path: _state_of(path, complete=protection != "all") for path in places - unwritable
+            path: _state_of(path, edits, complete=protection != "all")
+            for path in places - unwritable
         }
-        return cls(root, {path: known for path, known in states.items() if known}, unwritable)
+        known = {path: state for path, state in states.items() if state}
+        return cls(root, known, unwritable, frozenset([*repositories.unreadable, *edits.failed]))
 
-    def restore(self) -> list[str]:
-        """Undo what git would act on later; return the paths of what was undone."""
+    def restore(self) -> GitRestored:
+        """Undo what git would act on later."""
+        repositories = git_directories(self.root)
         git_dir = _git_dir(self.root)
-        edits = GitEdits(self.root, git_dir)
-        identities = {known.identity: known for known in self.states.values()}
-        for path in {
-            *git_directories(self.root),
-            *([git_dir] if git_dir else []),
-        } - self.unwritable:
-            known = self.states.get(path)
-            identity = _identity(path)
-            if identity is None:
-                continue
-            if known is None or known.identity != identity:
-                known = identities.get(identity)  # it was moved
-            if known:
-                _restore_git_dir(path, known, edits)
-            else:
-                _strip_to_data(path, edits)
-        return sorted({_shown(path, self.root) for path in edits.edited})
+        # Those that were there, too: a command may have cut the work folder off from its own.
+        recorded = {*self.states, *([git_dir] if git_dir else [])}
+        edits = GitEdits(self.root, recorded)
+        for path in {*repositories.paths, *recorded} - self.unwritable:
+            try:
+                self._restore(path, edits)
+            except Exception:  # noqa: BLE001 - whatever it is, it must not save the other ones
+                edits.failed.append(path)
+        removed = set(edits.edited)
+        left = (path for path in edits.failed if removed.isdisjoint((path, *path.parents)))
+        failed = {*repositories.unreadable, *left} - self.unreadable
+        return GitRestored(self._shown(edits.edited), self._shown(failed))
+
+    def _restore(self, path: Path, edits: GitEdits) -> None:
+        known, identity = self.states.get(path), _identity(path)
+        if identity is None:
+            return
+        if known is None or known.identity != identity:  # it may have been moved
+            known = next((one for one in self.states.values() if one.identity == identity), None)
+        if known:
+            _restore_git_dir(path, known, edits)
+        else:
+            _strip_to_data(path, edits)
+
+    def _shown(self, paths: Iterable[Path]) -> tuple[str, ...]:
+        return tuple(sorted({str(_relative(path, self.root)) for path in paths}))
 
 
-def _shown(path: Path, root: Path) -> str:
-    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+def _relative(path: Path, root: Path) -> Path:
+    return path.relative_to(root) if path.is_relative_to(root) else path
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -196,45 +222,53 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return facts.st_dev, facts.st_ino
 
 
-def _state_of(path: Path, *, complete: bool) -> GitDirState | None:
+def _state_of(path: Path, edits: GitEdits, *, complete: bool) -> GitDirState | None:
     identity = _identity(path)
     if identity is None:
         return None
-    entries = dict(_protected_entries(path, complete=complete))
+    entries = dict(_protected_entries(path, edits, complete=complete))
     if path.name == POINTER:
         entries.pop(_COMMONDIR, None)  # git never creates one there: an interrupted command left it
-    return GitDirState(identity, complete, entries, dict(_special_files(path)))
+    return GitDirState(identity, complete, entries, dict(_special_files(path, edits)))
 
 
-def _protected_entries(path: Path, *, complete: bool) -> Iterator[tuple[str, ProtectedEntry]]:
-    """Yield what is protected in a git directory, by relative path; "." is the path itself."""
+def _protected_entries(
+    path: Path, edits: GitEdits, *, complete: bool, known: Container[str] | None = None
+) -> Iterator[tuple[str, ProtectedEntry]]:
+    """Yield what is protected in a git directory, by relative path; "." is the path itself.
+
+    Folders that were not `known` before are not entered: they are removed as they are.
+    """
     if not is_folder(path):
         yield ".", _entry(path, complete=complete)
         return
-    stack = [name for name in names_of(path) if not _WORK_FILES.fullmatch(name)]
+    stack = [name for name in edits.names_of(path) if not _WORK_FILES.fullmatch(name)]
     while stack:
         name = stack.pop()
         inner = path / name
         if name == _COMMONDIR and bytes_of(inner) == _HERE:
             continue
         yield name, _entry(inner, complete=complete)
-        if complete and is_folder(inner):
-            stack += [f"{name}/{one}" for one in names_of(inner) if one not in ("objects", "lfs")]
+        if complete and is_folder(inner) and (known is None or name in known):
+            inside = edits.names_of(inner)
+            stack += [f"{name}/{one}" for one in inside if one not in ("objects", "lfs")]
 
 
 def _entry(path: Path, *, complete: bool) -> ProtectedEntry:
-    link = path.is_symlink()  # no sandbox can mount over a link
-    data = bytes_of(path) if complete or link else None
-    if data is None or link:
-        return ProtectedEntry(data, link)
-    return ProtectedEntry(data, mode=stat.S_IMODE(path.lstat().st_mode))
+    with suppress(OSError):
+        mode = path.lstat().st_mode
+        link = stat.S_ISLNK(mode)  # no sandbox can mount over one
+        data = bytes_of(path) if complete or link else None
+        if data is None or link:
+            return ProtectedEntry(data, link)
+        return ProtectedEntry(data, mode=stat.S_IMODE(mode))
+    return ProtectedEntry()
 
 
-def _special_files(path: Path) -> Iterator[tuple[str, str]]:
+def _special_files(path: Path, edits: GitEdits) -> Iterator[tuple[str, str]]:
     """Yield what is neither a file nor a folder among what work writes, by relative path."""
-    stack = (
-        [name for name in names_of(path) if _WORK_FILES.fullmatch(name)] if is_folder(path) else []
-    )
+    names = edits.names_of(path) if is_folder(path) else []
+    stack = [name for name in names if _WORK_FILES.fullmatch(name)]
     while stack:
         name = stack.pop()
         with suppress(OSError):
@@ -242,7 +276,7 @@ def _special_files(path: Path) -> Iterator[tuple[str, str]]:
             if stat.S_ISLNK(mode):
                 yield name, os.fsdecode((path / name).readlink())
             elif stat.S_ISDIR(mode) and name != "objects":
-                stack += [f"{name}/{one}" for one in names_of(path / name)]
+                stack += [f"{name}/{one}" for one in edits.names_of(path / name)]
             elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 yield name, ""
 
@@ -250,7 +284,8 @@ def _special_files(path: Path) -> Iterator[tuple[str, str]]:
 def _restore_git_dir(path: Path, known: GitDirState, edits: GitEdits) -> None:
     """Restore what is protected in a git directory, and remove what was added to it."""
     _clean_work_files(path, edits, known.special_files)
-    now = dict(_protected_entries(path, complete=known.complete))
+    entries = _protected_entries(path, edits, complete=known.complete, known=known.entries)
+    now = dict(entries)
     for name in sorted(now.keys() - known.entries.keys(), key=len):
         edits.remove(path / name)
     for name, entry in known.entries.items():
@@ -268,12 +303,12 @@ def _strip_to_data(path: Path, edits: GitEdits) -> None:
         edits.remove(path)  # it names a git directory elsewhere
         return
     _clean_work_files(path, edits, {})
-    for name in names_of(path):
+    for name in edits.names_of(path):
         inner = path / name
         if name == "config":
             _strip_config(inner, edits)
         elif name == "hooks" and is_folder(inner):
-            for hook in names_of(inner):
+            for hook in edits.names_of(inner):
                 if not hook.endswith(".sample"):
                     edits.remove(inner / hook)
         elif name in _DANGEROUS or (path.name == POINTER and not _is_known(name)):
@@ -295,7 +330,7 @@ def _strip_config(path: Path, edits: GitEdits) -> None:
 
 def _clean_work_files(git_dir: Path, edits: GitEdits, known: Mapping[str, str]) -> None:
     """Remove new links from what work writes, and commands that a rebase would run."""
-    for name, target in list(_special_files(git_dir)):
+    for name, target in list(_special_files(git_dir, edits)):
         if known.get(name) != target:
             edits.remove(git_dir / name)
     if not is_folder(git_dir / _REBASE_FOLDER):

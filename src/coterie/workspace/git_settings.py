@@ -8,10 +8,11 @@ here, and only a few settings that are plain data are passed on.  Includes are n
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from itertools import starmap
 from pathlib import Path
+
+from coterie.workspace.beneath import read_regular
 
 LARGEST = 1_000_000
 """Bytes; no configuration that a person wrote is larger."""
@@ -189,14 +190,12 @@ def _settings_in(path: Path) -> Iterator[tuple[str, str]]:
 
 def _text_of(path: Path) -> str:
     try:
-        facts = path.stat()
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST:
-            raise ValueError(f"{path} is not a configuration file")
-        return path.read_bytes().decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+        data = read_regular(path, LARGEST, follow=True)
+        return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror}") from error
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _unquoted(written: str | None) -> str:

@@ -19,11 +19,13 @@ from typing import cast
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.beneath import open_within, remove_start_files
+from coterie.workspace.beneath import open_within, read_regular, remove_start_files
 from coterie.workspace.worktree import top_of
 
 REHEARSAL_KEY = "rehearsal"
 """Placeholder for an API key in a rehearsal."""
+_LARGEST = 64 * 1024 * 1024
+"""Bytes; some CLIs keep much in one file, but none as much as this."""
 _DOCUMENT = 32 * 1024
 """Maximum length of the material's own instructions."""
 
@@ -80,7 +82,7 @@ def remove_private(path: Path) -> None:
 def read_json_object(path: Path) -> dict[str, object]:
     """Return the object in a JSON file; empty for anything else."""
     try:
-        data = cast("object", json.loads(path.read_text(encoding="utf-8")))
+        data = cast("object", json.loads(read_regular(path, _LARGEST, follow=True)))
     except (OSError, ValueError, RecursionError):
         return {}
     return cast("dict[str, object]", data) if isinstance(data, dict) else {}

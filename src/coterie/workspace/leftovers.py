@@ -7,8 +7,6 @@ reason.  Removing checks again, under the lock that anybody working there takes.
 from __future__ import annotations
 
 import fnmatch
-import os
-import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -19,7 +17,7 @@ from typing import Literal
 from coterie.model import instant
 from coterie.model.team import INSTANCE
 from coterie.model.workspace import UNFINISHED
-from coterie.workspace.beneath import open_folder
+from coterie.workspace.beneath import open_folder, remove_tree, walk
 from coterie.workspace.git import Git, LinkedWorktree, locked
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from coterie.workspace.ticket_worktrees import MERGED, TicketWorktrees
@@ -30,6 +28,7 @@ LeftoverKind = Literal["worktree", "branch", "remote", "home", "snapshots", "dra
 
 _REMOVING = ".going"
 """Suffix of a worktree that is being removed, or was when the process was killed."""
+_NOT_SEARCHED = frozenset({".git", ".coterie", "node_modules"})
 _ABANDONED_AFTER = 600.0
 """Seconds after which a temporary file is certainly abandoned."""
 
@@ -112,8 +111,9 @@ class SessionLeftovers:
                 going = folder.rename(folder.with_name(f".{folder.name}{_REMOVING}"))
             if linked is not None:
                 # The worktree for checks is on no branch: its commits are on `merged`.
-                shutil.rmtree(linked.git_dir, ignore_errors=True)
-            shutil.rmtree(going)
+                with suppress(OSError):
+                    remove_tree(linked.git_dir)
+            remove_tree(going)
         return True
 
     def _remove_branch(self, name: str) -> bool:
@@ -185,20 +185,19 @@ def remove_path(root: Path, one: Leftover) -> None:
         return
     project, *above, home = Path(one.name).parts
     with open_folder(root / project, *above) as folder:
-        shutil.rmtree(home, dir_fd=folder)
+        remove_tree(home, dir_fd=folder)
 
 
 def abandoned_temp_files(root: Path) -> Iterator[Leftover]:
     """Yield temporary files among the user's that a kill left before they were renamed."""
-    for place, folders, names in os.walk(root):
-        folders[:] = sorted(set(folders) - {".git", ".coterie", "node_modules"})
-        for name in fnmatch.filter(names, UNFINISHED):
-            path = Path(place, name)
-            with suppress(OSError):
-                status = path.lstat()
-                old = instant.seconds_since(status.st_mtime) > _ABANDONED_AFTER
-                if stat.S_ISREG(status.st_mode) and old:
-                    yield Leftover("draft", "-", str(path.relative_to(root)), status.st_size)
+    for name, entry in walk(root, lambda name: name.rpartition("/")[2] not in _NOT_SEARCHED):
+        if not fnmatch.fnmatch(entry.name, UNFINISHED):
+            continue
+        with suppress(OSError):
+            status = entry.stat(follow_symlinks=False)
+            old = instant.seconds_since(status.st_mtime) > _ABANDONED_AFTER
+            if stat.S_ISREG(status.st_mode) and old:
+                yield Leftover("draft", "-", name, status.st_size)
 
 
 def kept_snapshots(root: Path, tasks: Collection[str]) -> Iterator[Leftover]:
@@ -216,9 +215,8 @@ def remove_snapshots(root: Path, tasks: Collection[str]) -> None:
 
 def _size(folder: Path) -> int:
     total = 0
-    with suppress(OSError):
-        for place, _, names in os.walk(folder):
-            for name in names:
-                with suppress(OSError):
-                    total += os.lstat(Path(place, name)).st_size
+    for _, entry in walk(folder):
+        with suppress(OSError):
+            if not entry.is_dir(follow_symlinks=False):
+                total += entry.stat(follow_symlinks=False).st_size
     return total

@@ -15,7 +15,7 @@ from typing import NamedTuple, cast
 
 from coterie.errors import NotOurs
 from coterie.model.visible import visible
-from coterie.workspace.beneath import open_folder, write_file
+from coterie.workspace.beneath import open_folder, remove_tree, write_file
 
 OPENSPEC = "openspec"
 INSTALL = "npm install -g @fission-ai/openspec"
@@ -78,7 +78,7 @@ def uses_openspec(folder: Path) -> bool:
 def clear_change(folder: Path, change: str) -> None:
     """Remove a change, if it exists, below the folder that contains `openspec`."""
     with suppress(FileNotFoundError), open_folder(folder, OPENSPEC, _CHANGES, change):
-        shutil.rmtree(folder / OPENSPEC / _CHANGES / change)
+        remove_tree(folder / OPENSPEC / _CHANGES / change)
 
 
 def write_change(folder: Path, change: str, files: Mapping[str, str]) -> None:

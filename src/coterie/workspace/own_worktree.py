@@ -7,12 +7,12 @@ never overwritten by a checkout, whatever the repository still records about it.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace import worktree
+from coterie.workspace.beneath import remove_tree
 from coterie.workspace.git import Git, locked, repository_of
 
 
@@ -83,7 +83,7 @@ class _WorktreeMaker:
         if self.unfinished.is_symlink():
             self.unfinished.unlink()
         elif self.unfinished.exists():
-            shutil.rmtree(self.unfinished)
+            remove_tree(self.unfinished)
 
     def find(self) -> bool:
         """Whether it exists; if the repository has lost it, register it again."""
@@ -128,7 +128,7 @@ class _WorktreeMaker:
         self._add(checkout=False)
         new = self._created()
         worktree.connect(self.work, new.git_dir)
-        shutil.rmtree(self.unfinished)
+        remove_tree(self.unfinished)
         tree = replace(new, folder=self.work)
         replace(self.git, folder=self.work, worktree=tree).run("read-tree", "HEAD")
 

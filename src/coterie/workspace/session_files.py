@@ -23,6 +23,7 @@ from coterie.workspace.beneath import (
     real_folder,
     regular_file,
     require_file,
+    walk,
     write_file,
 )
 
@@ -206,13 +207,11 @@ class ArtifactFile:
 def artifact_files(root: Path, session: str) -> Iterator[ArtifactFile]:
     """Yield a session's stored artifacts; links are skipped."""
     folder = artifacts_folder(root, session)
-    for place, _, names in sorted(os.walk(folder)):
-        for name in sorted(names):
-            path = Path(place, name)
-            with suppress(OSError), _opened(path, os.O_NOFOLLOW) as file:
-                size = os.fstat(file.fileno()).st_size
-                digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
-                yield ArtifactFile(str(path.relative_to(folder)), path, digest, size)
+    for name, entry in sorted(walk(folder), key=lambda named: named[0].rpartition("/")[::2]):
+        with suppress(OSError), _opened(Path(entry.path), os.O_NOFOLLOW) as file:
+            size = os.fstat(file.fileno()).st_size
+            digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+            yield ArtifactFile(name, Path(entry.path), digest, size)
 
 
 def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:

@@ -11,10 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.workspace.beneath import read_regular
 from coterie.workspace.git_settings import repository_settings
 
 POINTER = ".git"
 HEADS = "refs/heads/"
+_LONGEST_LINE = 2 * 4096
+"""Bytes: a path, and what comes before it."""
 OURS = "coterie"
 """Prefix of the names of our branches and of our worktrees' git directories."""
 
@@ -149,9 +152,9 @@ def _common(git_dir: Path | None) -> Path | None:
 
 
 def line_of(path: Path) -> str:
-    """Return the text of a one-line file; empty if it is missing or a link."""
+    """Return the text of a one-line file; empty if it is missing, a link or anything else."""
     try:
-        text = "" if path.is_symlink() else path.read_text(encoding="utf-8").strip()
+        text = read_regular(path, _LONGEST_LINE).decode().strip()
     except (OSError, ValueError):
         return ""
     return "" if "\0" in text else text

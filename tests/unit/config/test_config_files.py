@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from coterie.config.files import keep_copy, locked, write_atomically
+from coterie.config.files import keep_copy, locked, read_bytes, write_atomically
 from coterie.config.project import coterie_home, expanded, find_project
-from coterie.errors import StorageError, StorageLocked, UsageError
+from coterie.errors import ConfigError, StorageError, StorageLocked, UsageError
 from coterie.model.workspace import shown
 from tests.conftest import IsolatedUser
 
@@ -51,6 +52,13 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="Writing failed: Not a directory"):
         write_atomically(tmp_path / "file" / "x.json", "{}")
+
+
+def test_a_folder_is_no_file_and_leaves_nothing_open(tmp_path: Path) -> None:
+    before = set(os.listdir("/dev/fd"))  # noqa: PTH208 - names are wanted
+    with pytest.raises(ConfigError, match=r"is a folder; expected a file\.$"):
+        read_bytes(tmp_path)
+    assert set(os.listdir("/dev/fd")) <= before  # noqa: PTH208
 
 
 def test_copies_are_numbered(tmp_path: Path) -> None:

@@ -82,6 +82,11 @@ def test_everything_but_id_and_agent_has_a_default(user: IsolatedUser, agents: A
     )
 
 
+def test_a_folder_of_a_member_that_is_a_link_to_itself(user: IsolatedUser, agents: Agents) -> None:
+    (user.project / "loop").symlink_to("loop")
+    load(user, ONE.format('{"id": "a", "agent": "echo", "homeDir": "loop"}'), agents)
+
+
 def test_the_design_s_example_is_accepted(user: IsolatedUser, agents: Agents) -> None:
     text = """\
         {"name": "review", "workflow": "chat",
@@ -394,6 +399,14 @@ MISTAKES = [
     (
         '{"id": "a", "agent": "echo", "promptFile": "no.md"}',
         "team.json:2 members[0].promptFile cannot be used: no.md does not exist.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "promptFile": "."}',
+        "team.json:2 members[0].promptFile cannot be used: {project} is a folder; expected a file.",
+    ),
+    (
+        f'{{"id": "a", "agent": "echo", "workDir": "/{"x" * 300}"}}',
+        f'team.json:2 members[0].workDir is "/{"x" * 300}"; there is no such folder.',
     ),
     (
         '{"id": "a", "agent": "echo"}, {"id": "A", "agent": "echo"}',

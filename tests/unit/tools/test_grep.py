@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -147,3 +148,10 @@ async def test_a_pattern_that_takes_forever_is_stopped(
         assert await call(box, "grep", pattern="(a+)+$") == ToolOutcome.refused(
             "The search took over 0.5 s. Search fewer files."
         )
+
+
+async def test_a_folder_of_any_depth_hides_no_match(
+    shop: MemberProject, box: Toolbox, nest: Callable[..., None]
+) -> None:
+    nest(shop.project / "deep")
+    assert await call(box, "grep", pattern="find") == matches(*ALL)

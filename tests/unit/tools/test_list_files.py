@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,12 @@ def test_too_many_are_folded(most: int, lines: list[str]) -> None:
 
 def test_nothing_is_nothing() -> None:
     assert folded([], 5) == []
+
+
+async def test_a_folder_of_any_depth_is_listed_as_far_as_anyone_could_read(
+    plain: MemberProject, nest: Callable[..., None]
+) -> None:
+    nest(plain.project / "deep")
+    assert names(await listed(plain, "src")) == ["a.py", "b.py", "deep/c.py"]
+    assert "src/a.py" in names(await listed(plain))
+    assert not any("last.txt" in name for name in names(await listed(plain, "deep")))

@@ -31,6 +31,10 @@ from tests.unit.tools.member_project import Log, MemberProject, member_project
             "Reverted, because git would act on it later outside the sandbox: .git/config, x/.git.",
         ),
         (
+            CommandResult(0, "", not_reverted=("x/.git",)),
+            "Could not be checked or reverted, so do not run git there: x/.git.",
+        ),
+        (
             CommandResult(0, "", all_ended=False),
             "A process that it started could not be stopped and may still be running.",
         ),

@@ -98,7 +98,9 @@ def test_what_leads_out_is_refused_and_says_so(shop: MemberProject) -> None:
             )
 
 
-def test_other_refusals_say_what_is_wrong(shop: MemberProject) -> None:
+def test_other_refusals_say_what_is_wrong(shop: MemberProject, nest: Callable[..., None]) -> None:
+    nest(shop.project / "a", 300)
+    deep = "a/" * 301 + "last.txt"
     (shop.project / "round").symlink_to("round")
     os.mkfifo(shop.project / "pipe")
     for path, told in {
@@ -107,6 +109,7 @@ def test_other_refusals_say_what_is_wrong(shop: MemberProject) -> None:
         "src/main.py/x": "src/main.py is not a folder (for src/main.py/x).",
         "src": "src is a folder: use listFiles to see what is in it.",
         "round": "round leads through too many links.",
+        deep: f"{deep} is nested too deeply.",
         "pipe": "pipe is a device or a pipe, not a file.",
         "a\0b": "A path cannot be empty or contain a NUL.",
         "": "A path cannot be empty or contain a NUL.",

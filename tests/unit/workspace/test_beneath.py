@@ -10,10 +10,21 @@ import pytest
 
 from coterie.engine.lease import Owner, facts, living, sweep
 from coterie.errors import EnvelopeForged, NotOurs
+from coterie.model.workspace import unfinished_name
 from coterie.stores.sqlite.database import open_database
 from coterie.workspace import session_files
-from coterie.workspace.beneath import open_file, open_folder, read_file, real_folder, write_file
+from coterie.workspace.beneath import (
+    open_file,
+    open_folder,
+    read_file,
+    read_regular,
+    real_folder,
+    remove_tree,
+    walk,
+    write_file,
+)
 from coterie.workspace.folder import save_identity
+from coterie.workspace.leftovers import abandoned_temp_files
 from coterie.workspace.snapshots.repository import SnapshotRepository
 from tests.unit.workspace.test_member_folder import ANN
 
@@ -97,6 +108,52 @@ def test_nothing_of_another_users_is_read(base: Path) -> None:
     os.chown(base / "a", 12345, 12345)
     with pytest.raises(NotOurs, match="belongs to another user"):
         real_folder(base, "a")
+
+
+def test_a_tree_of_any_depth_is_walked_and_removed(
+    tmp_path: Path, outside: Path, nest: Callable[..., None]
+) -> None:
+    top = tmp_path / "top"
+    nest(top, 1100)
+    (top / "b").symlink_to(outside)
+    (top / "c").mkdir()
+    (top / "c" / "a").mkdir()
+    (top / "c" / "x").write_text("")
+    names = [name for name, _ in walk(top, lambda name: name != "c/a")]
+    assert names[-4:] == ["b", "c", "c/a", "c/x"]
+    assert names[1099:1101] == ["a/" * 1099 + "a", "a/" * 1100 + "last.txt"]
+    remove_tree(top)
+    assert not top.exists()
+    with pytest.raises(FileNotFoundError):
+        remove_tree(top)
+    top.symlink_to(outside)
+    with pytest.raises(OSError, match=r"top"):
+        remove_tree(top)
+    assert is_untouched(outside)
+
+
+def test_unfinished_files_are_found_beside_a_folder_of_any_depth(
+    tmp_path: Path, nest: Callable[..., None]
+) -> None:
+    nest(tmp_path / "deep")
+    names = [unfinished_name(), f"node_modules/{unfinished_name()}"]
+    (tmp_path / "node_modules").mkdir()
+    for name in names:
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (0, 0))
+    assert [one.name for one in abandoned_temp_files(tmp_path)] == names[:1]
+
+
+def test_only_regular_files_of_a_bounded_size_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(file)
+    os.mkfifo(tmp_path / "pipe")
+    assert read_regular(file, 5) == b"12345"
+    assert read_regular(tmp_path / "link", 5, follow=True) == b"12345"
+    for path, most in ((file, 4), (tmp_path / "link", 5), (tmp_path / "pipe", 5), (tmp_path, 5)):
+        with pytest.raises(OSError, match=r"too large|symbolic|regular"):
+            read_regular(path, most)
 
 
 # -- callers -----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -618,3 +619,11 @@ def test_what_is_ignored_is_not_looked_into(turns: Turns, monkeypatch: pytest.Mo
     with turns.turn():
         turns.files({"built/d": "", "logs/new.txt": "not ignored\n"})
     assert turns.figures == ["logs/new.txt +1 -0"]
+
+
+def test_a_folder_of_any_depth_is_no_obstacle(turns: Turns, nest: Callable[..., None]) -> None:
+    with turns.turn():
+        nest(turns.root / "deep")
+        turns.files({"cart.py": "one\n"})
+    assert turns.figures[0].startswith("cart.py")
+    assert turns.notices == []

@@ -19,7 +19,7 @@ import anyio.to_thread
 from coterie import __version__
 from coterie.agents.acp.channel import AcpChannel, AcpSession, TeamTools, served
 from coterie.agents.acp.turn import SIGNED_OUT, Failures, ways_to_sign_in, words_of
-from coterie.agents.fields import mapping, mappings, text
+from coterie.agents.fields import exact_text, mapping, mappings, text
 from coterie.agents.process import AgentProcess, JsonRpc, Object, RpcError
 from coterie.agents.program import CannotOpen, OneShotChannel, ProgramAdapter, open_or_end
 from coterie.model.agent import AgentDefinition
@@ -211,7 +211,7 @@ def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iter
     if option is not None:
         for offer in _flat(mappings(option.get("options"))):
             value = text(offer.get("value"))
-            params: Object = {"configId": option.get("id"), "value": value}
+            params: Object = {"configId": exact_text(option.get("id")), "value": value}
             yield Choice(value, text(offer.get("name")), "session/set_config_option", params)
         return
     for offer in mappings(mapping(new.get(old)).get(listed)):

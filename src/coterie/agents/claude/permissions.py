@@ -25,6 +25,7 @@ from coterie.model.interaction import NOBODY, Display, Response
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall
 from coterie.model.visible import patch_name
+from coterie.workspace.beneath import read_regular
 
 _HARMLESS = frozenset(
     words(
@@ -100,9 +101,8 @@ def diff_of(tool: str, given: Object, cwd: str) -> str:
 
 def _read(path: Path) -> str | None:
     try:
-        if path.stat().st_size > _LONGEST:
-            return None
-        return path.read_text(encoding="utf-8", errors="replace")
+        old = read_regular(path, _LONGEST, follow=True).decode(errors="replace")
+        return old.replace("\r\n", "\n").replace("\r", "\n")  # as Claude reads it
     except (OSError, ValueError):  # missing, or not a valid file name
         return None
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import anyio
 import anyio.to_thread
@@ -16,7 +15,7 @@ from coterie.agents.codex import FACTS, channel
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
 from coterie.agents.codex.permits import CommandPermits
 from coterie.agents.codex.turn import SIGNED_OUT, Tokens, readable
-from coterie.agents.fields import mapping
+from coterie.agents.fields import exact_text, mapping, mappings, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, open_or_end
 from coterie.agents.team_tools.serving import Serving, Tool
@@ -143,12 +142,14 @@ class CodexOpening:
             await self.permits.trust_hook(rpc, self.home.cwd)
         opened, resumed = await self._resumed_or_new(rpc)
         self._check(opened)
-        thread = cast("Object", opened["thread"])
+        thread = mapping(opened.get("thread"))
+        thread_id, path = text(thread.get("id")), Path(exact_text(thread.get("path")))
+        if not thread_id:
+            raise CannotOpen("it opened no thread")
         rollout = None
         if resumed:
-            path = Path(str(thread.get("path")))
             rollout = await anyio.to_thread.run_sync(channel.Rollout.at_end, path)
-        known = channel.CodexThread(str(thread["id"]), self.home, rollout)
+        known = channel.CodexThread(thread_id, self.home, rollout)
         return channel.CodexChannel(rpc, known, self.leftovers, self.serving, self.permits)
 
     async def _greet(self, rpc: JsonRpc) -> None:
@@ -176,9 +177,9 @@ class CodexOpening:
     async def _without_skills(self, rpc: JsonRpc) -> None:
         """Switch off the repository's skills, which even an untrusted one could provide."""
         answer = await rpc.request("skills/list", {"cwds": [str(self.home.cwd)]})
-        for folder in cast("list[Object]", answer.get("data", [])):
-            for skill in cast("list[Object]", folder.get("skills", [])):
-                off = {"path": skill.get("path"), "enabled": False}
+        for folder in mappings(answer.get("data")):
+            for skill in mappings(folder.get("skills")):
+                off = {"path": exact_text(skill.get("path")), "enabled": False}
                 await rpc.request("skills/config/write", off)
 
     async def _resumed_or_new(self, rpc: JsonRpc) -> tuple[Object, bool]:

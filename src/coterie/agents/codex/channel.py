@@ -7,6 +7,7 @@ commands that the sandbox stopped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,8 @@ from coterie.model.update import (
     Update,
 )
 from coterie.process.streams import LineSplitter, clean, parse_object
+from coterie.workspace.beneath import regular_file
+from coterie.workspace.git_guard import GitRestored
 
 PATIENCE = 5.0
 """How long Codex may take over a request that no turn depends on."""
@@ -139,7 +142,7 @@ class CodexChannel(ProcessChannel):
         if self._permits is not None:
             self._permits.clear()
 
-    def _restore_git(self) -> list[str]:
+    def _restore_git(self) -> GitRestored:
         """Take back what commands left in git directories, whether they have ended or run on."""
         guard = self._leftovers.guard
         return guard.restore() if self._runs_on else guard.end()
@@ -184,8 +187,8 @@ class CodexChannel(ProcessChannel):
             self._rpc.refuse(request_id, "This request is not supported here.")
         turn.unanswerable.clear()
         if not turn.calls.runs_commands and any(map(_is_end, updates)):
-            taken = await anyio.to_thread.run_sync(self._restore_git)
-            return [_noting(update, taken) for update in updates]
+            restored = await anyio.to_thread.run_sync(self._restore_git)
+            return [_noting(update, restored) for update in updates]
         return updates
 
     def _serve(self, turn: CodexTurn, message: Object) -> Update:
@@ -239,11 +242,13 @@ def _is_end(update: Update) -> bool:
     return isinstance(update, ToolCallFinished)
 
 
-def _noting(update: Update, taken: list[str]) -> Update:
+def _noting(update: Update, restored: GitRestored) -> Update:
     """Note in the end of a command what was taken back of its changes to git directories."""
-    if not taken or not isinstance(update, ToolCallFinished):
+    notes = {"taken_back": [*restored.undone], "not_taken_back": [*restored.failed]}
+    noted = {name: paths for name, paths in notes.items() if paths}
+    if not noted or not isinstance(update, ToolCallFinished):
         return update
-    return replace(update, output={**update.output, "taken_back": taken})
+    return replace(update, output={**update.output, **noted})
 
 
 _RECORDED_BY = ("thread/tokenUsage/updated", "turn/completed")
@@ -271,10 +276,13 @@ class Rollout:
     def new_items(self) -> list[Object]:
         """Return the response items added since the last call, as far as they are complete."""
         try:
-            with self.path.open("rb") as file:
+            # The file is in the member's home, where it may be replaced by anything.
+            with regular_file(
+                os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            ) as file:
                 file.seek(self._offset)
                 added = file.read()
-        except OSError:  # gone: nothing was added
+        except (OSError, ValueError):  # gone, or no path at all: nothing was added
             return []
         complete = added[: added.rfind(b"\n") + 1]
         self._offset += len(complete)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from coterie.agents.fields import strings
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
@@ -300,13 +301,8 @@ class Leftovers:
     def before(cls, home: CodexHome) -> Leftovers:
         """Record what the working folder lacks before anything is started there."""
         path = home.path / "absent.json"
-        try:
-            stored = cast("object", json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            stored = None
-        if isinstance(stored, dict):
-            known = cast("dict[str, list[str]]", stored).get(str(home.cwd), [])
-            _remove_empty(home.cwd, frozenset(SYNTHETIC).intersection(known))
+        known = homes.read_json_object(path).get(str(home.cwd))
+        _remove_empty(home.cwd, [name for name in SYNTHETIC if name in strings(known)])
         absent = frozenset(name for name in SYNTHETIC if not (home.cwd / name).exists())
         homes.write_private(path, json.dumps({str(home.cwd): sorted(absent)}))
         return cls(home.cwd, absent, DurableGitGuard(home.cwd, "own"))

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from coterie.agents.codex import hook
 from coterie.agents.codex.home import toml_value
-from coterie.agents.fields import mappings
+from coterie.agents.fields import exact_text, mappings
 from coterie.agents.process import JsonRpc, RpcError
 from coterie.tools.run_command import SECONDS, CommandRunner, notes
 from coterie.tools.toolbox import Excerpt
@@ -69,7 +69,10 @@ class CommandPermits:
             folders = mappings(answer.get("data"))
             listed = [one for folder in folders for one in mappings(folder.get("hooks"))]
             ours = [one for one in listed if one.get("command") == self._command]
-            state = {str(one.get("key")): {"trusted_hash": one.get("currentHash")} for one in ours}
+            state = {
+                exact_text(one.get("key")): {"trusted_hash": exact_text(one.get("currentHash"))}
+                for one in ours
+            }
             edit = {"keyPath": "hooks.state", "value": state, "mergeStrategy": "upsert"}
             if state:
                 await rpc.request("config/batchWrite", {"edits": [edit], "reloadUserConfig": True})

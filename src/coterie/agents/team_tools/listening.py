@@ -13,13 +13,11 @@ import json
 import os
 import secrets
 import shlex
-import shutil
 import socket
 import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +28,7 @@ from coterie.agents.process import Object
 from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED, SERVER, Result, Tool
 from coterie.model.workspace import ToolCommands
 from coterie.process.streams import parse_object
+from coterie.workspace.beneath import remove_tree
 
 PROGRAM = Path(__file__).with_name("program.py")
 METHOD = "coterie/call"
@@ -140,7 +139,7 @@ class ToolSocket:
             self._server.close()
         for call in self._calls:
             call.answer(NOBODY_ANSWERED)
-        await anyio.to_thread.run_sync(partial(shutil.rmtree, self._folder, ignore_errors=True))
+        await anyio.to_thread.run_sync(_remove, self._folder)
 
     def _accept(self) -> ToolRequest:
         call = ToolRequest(self._token, self._deliver)
@@ -167,7 +166,7 @@ def _bind(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket
     try:
         return folder, _bound_in(folder, tools, token)
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         raise
 
 
@@ -197,6 +196,12 @@ def _write(path: Path, text: str, mode: int) -> None:
         file.write(text)
 
 
+def _remove(folder: Path) -> None:
+    """Remove a folder as far as possible; it may be among files of the member's."""
+    with suppress(OSError):
+        remove_tree(folder)
+
+
 def _clean(new: Path) -> None:
     """Remove folders that a killed Coterie left behind: nobody listens on their sockets any more.
 
@@ -209,4 +214,4 @@ def _clean(new: Path) -> None:
             # A folder made just now may not be listening yet.
             is_old = status.st_uid == made.st_uid and made.st_mtime - status.st_mtime > _OLD
             if is_old and line.connect_ex(str(folder / _SOCKET)) == errno.ECONNREFUSED:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)

@@ -29,13 +29,13 @@ _NEWEST = "2025-11-25"
 
 def replied(message: Mapping[str, Any], tools: Sequence[Object]) -> Object | None:
     """Return the reply to any message but a tool call; None if it needs no reply."""
-    if "id" not in message or "method" not in message:
+    if not _has_id(message) or "method" not in message:
         return None
     match message["method"]:
         case "initialize":
-            wanted = _object(message.get("params"))
+            wanted = _object(message.get("params")).get("protocolVersion")
             result: Object = {
-                "protocolVersion": wanted.get("protocolVersion", _NEWEST),
+                "protocolVersion": wanted if isinstance(wanted, str) else _NEWEST,
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "coterie", "version": "1"},
             }
@@ -51,7 +51,7 @@ def replied(message: Mapping[str, Any], tools: Sequence[Object]) -> Object | Non
 
 def called(message: Mapping[str, Any]) -> tuple[str, Object] | None:
     """Return the tool that a message calls and its arguments; None if it calls none."""
-    if message.get("method") != "tools/call" or "id" not in message:
+    if message.get("method") != "tools/call" or not _has_id(message):
         return None
     params = _object(message.get("params"))
     return str(params.get("name", "")), _object(params.get("arguments"))
@@ -62,6 +62,11 @@ def result_of(message: Mapping[str, Any], outcome: Mapping[str, Any]) -> Object:
     content = [{"type": "text", "text": outcome["text"]}]
     result = {"content": content, "isError": bool(outcome.get("failed"))}
     return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+def _has_id(message: Mapping[str, Any]) -> bool:
+    # Anything nested could be too deep to be sent back.
+    return "id" in message and not isinstance(message["id"], dict | list)
 
 
 def _object(value: object) -> Object:

@@ -51,16 +51,25 @@ _LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 def take_snapshots(repository: SnapshotRepository, folder: Path) -> list[Snapshot]:
     """Take snapshots of a folder and of every repository inside it; the lock is held."""
+    taken: list[Snapshot] = []
+    pending = [folder]
+    while pending:
+        place = pending.pop()
+        taken.append(_take_or_retry(repository, place))
+        inner = (file.path for file in taken[-1].excluded if file.why == REPOSITORY)
+        pending += reversed([place / path for path in inner])
+    return taken
+
+
+def _take_or_retry(repository: SnapshotRepository, folder: Path) -> Snapshot:
     try:
-        first = _take_one(repository, folder)
+        return _take_one(repository, folder)
     except GitFailed as failed:
         if failed.status is None:
             raise
         # A file may have shrunk while it was read, or the index is corrupt: start over once.
         repository.index(folder).unlink(missing_ok=True)
-        first = _take_one(repository, folder)
-    inner = [folder / file.path for file in first.excluded if file.why == REPOSITORY]
-    return [first, *(taken for place in inner for taken in take_snapshots(repository, place))]
+        return _take_one(repository, folder)
 
 
 def _take_one(repository: SnapshotRepository, folder: Path) -> Snapshot:
@@ -184,11 +193,14 @@ class _Files:
             self.excluded.append(ExcludedFile(path, REPOSITORY, ""))
 
     def _is_plain(self, folder: str) -> bool:
-        known = self._plain.get(folder)
-        if known is None:
-            facts = self._facts(folder) if self._is_plain(folder.rpartition("/")[0]) else None
-            known = facts is not None and stat.S_ISDIR(facts.st_mode)
-            self._plain[folder] = known
+        unknown, known = list[str](), self._plain.get(folder)
+        while known is None:
+            unknown.append(folder)
+            folder = folder.rpartition("/")[0]
+            known = self._plain.get(folder)
+        for inner in reversed(unknown):
+            facts = self._facts(inner) if known else None
+            known = self._plain[inner] = facts is not None and stat.S_ISDIR(facts.st_mode)
         return known
 
     def _facts(self, path: str) -> os.stat_result | None:

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import psutil
 
 from coterie.errors import NotOurs
-from coterie.workspace.beneath import names_in, read_file, real_folder, write_file
+from coterie.workspace.beneath import names_in, read_file, read_regular, real_folder, write_file
 from coterie.workspace.git import CHECKOUT_TIMEOUT, Git, locked
 from coterie.workspace.git_directory import FixedSettings
 from coterie.workspace.worktree import Worktree
@@ -343,8 +343,8 @@ class SnapshotRepository:
 
 
 def _write_if_other(path: Path, text: str) -> None:
-    with suppress(FileNotFoundError):
-        if not path.is_symlink() and path.read_bytes() == text.encode():
+    with suppress(OSError):
+        if read_regular(path, len(text)) == text.encode():
             return
     fresh = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     with fresh.open("x", encoding="utf-8") as file:

@@ -24,7 +24,14 @@ import psutil
 
 from coterie.errors import GitFailed, NotOurs
 from coterie.model import instant
-from coterie.workspace.beneath import names_in, open_folder, replace_file, write_file
+from coterie.workspace.beneath import (
+    names_in,
+    open_folder,
+    regular_file,
+    replace_file,
+    walk,
+    write_file,
+)
 from coterie.workspace.git_control_files import control_files
 from coterie.workspace.snapshots.files import CurrentSnapshots, ignored_folders, take_snapshots
 from coterie.workspace.snapshots.repository import (
@@ -215,7 +222,7 @@ class TurnSnapshots:
         """
         with self._state() as state:
             try:
-                with os.fdopen(_opened(f"../{COUNT}", state)) as file:
+                with regular_file(_opened(f"../{COUNT}", state)) as file:
                     last = int(file.read())
             except (OSError, ValueError):
                 last = 0
@@ -240,8 +247,8 @@ class TurnSnapshots:
             yield state
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        with suppress(OSError, ValueError), self._state() as state:
-            with os.fdopen(_opened(name, state), encoding="utf-8") as file:
+        with suppress(OSError, ValueError, RecursionError), self._state() as state:
+            with regular_file(_opened(name, state)) as file:
                 data: object = json.load(file)
             return cast("dict[str, Any]", data) if isinstance(data, dict) else None
         return None
@@ -301,7 +308,7 @@ def scan_folder(place: Path, skipped: tuple[str, ...] = ()) -> FolderScan:
     digest, files = hashlib.blake2b(digest_size=16), 0
     newest = place.stat().st_mtime_ns
     folders: list[str] = []
-    for name, facts in _entries(os.fspath(place), "", frozenset(skipped)):
+    for name, facts in _entries(place, frozenset(skipped)):
         figures = "/"
         if facts is not None:
             newest = max(newest, facts.st_mtime_ns, facts.st_ctime_ns)
@@ -323,7 +330,7 @@ def _check_size(place: Path) -> None:
     """Raise OSError if there are too many files to snapshot around a turn."""
     if any((folder / ".git").exists() for folder in (place, *place.parents)):
         return  # ignored files are not stored, and no repository tracks so many
-    entries = _entries(os.fspath(place), "", frozenset())
+    entries = _entries(place, frozenset())
     if next(islice(entries, _MAX_FILES, None), None) is not None:
         raise OSError(
             f"{place} contains more than {_MAX_FILES:,} files: its changes cannot be recorded"
@@ -335,25 +342,18 @@ def _stat_key(facts: os.stat_result) -> str:
     return f"{facts.st_mode} {facts.st_ino} {facts.st_size} {times}"
 
 
-def _entries(
-    place: str, inside: str, skipped: frozenset[str]
-) -> Iterator[tuple[str, os.stat_result | None]]:
+def _entries(place: Path, skipped: frozenset[str]) -> Iterator[tuple[str, os.stat_result | None]]:
     """Yield every file and folder below a place, in order; None for one that is not examined."""
-    try:
-        with os.scandir(f"{place}/{inside}") as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
-    except OSError:
-        return
-    for entry in entries:
-        name = f"{inside}{entry.name}"
+
+    def is_examined(name: str) -> bool:
+        return name not in skipped and name.rpartition("/")[2] not in _LEFT_OUT
+
+    for name, entry in walk(place, is_examined):
         if entry.name in _LEFT_OUT or name in skipped:
             yield name, None
             continue
         with suppress(OSError):
-            facts = entry.stat(follow_symlinks=False)
-            yield name, facts
-            if stat.S_ISDIR(facts.st_mode):
-                yield from _entries(place, f"{name}/", skipped)
+            yield name, entry.stat(follow_symlinks=False)
 
 
 def _rules(place: Path) -> Iterator[Path]:
