@@ -20,7 +20,7 @@ from coterie.model.about import ChangeAcceptance, GateFailed
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.phase_graph import DONE, PhaseGraph
-from coterie.model.pipeline_state import PipelineSettings, PipelineState, folded
+from coterie.model.pipeline_state import PipelineSettings, PipelineState, StatePatch, folded
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
@@ -62,6 +62,10 @@ class Pipelines(Changes):
         reverts = await anyio.to_thread.run_sync(reverts_of, root, task_id)
         state = folded(task_id, start, recorded, reverts)
         work = await self._work(task_id)
+        taken = await _taken(work)
+        if taken is not None and not state.meta.commit:
+            # The branch has the commit although a kill kept its run from recording that.
+            state = state.after("accept", StatePatch(commit=taken[1]))
         if state.meta.commit and work is not None:
             gone = await anyio.to_thread.run_sync(lambda: work.acceptance.reverted)
             if gone:
@@ -168,7 +172,7 @@ class Pipelines(Changes):
     async def accepted(self, task_id: str) -> Accepted:
         """Return what was accepted into the user's branch.  Raises NotAccepted if nothing was."""
         work = await self._work(task_id)
-        span = await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
+        span = await _taken(work)
         if work is None or span is None:
             question = await self.open_question(task_id)
             about = question.about if question else None
@@ -210,6 +214,8 @@ class Pipelines(Changes):
             return RevertResult()
         look = self.sessions.look
         async with self.holding(claimant, task_id):
+            # A run that has just ended may have committed it.
+            await anyio.to_thread.run_sync(work.acceptance.check_not_accepted)
             async with self.audited(task_id, REVERT, {"undo": False}):
                 number = await anyio.to_thread.run_sync(reverts_of, look.root, task_id) + 1
                 await anyio.to_thread.run_sync(work.drop, number)
@@ -233,6 +239,11 @@ class Pipelines(Changes):
             return None
         root = self.sessions.look.root
         return await anyio.to_thread.run_sync(open_work, root, task_id, str(base))
+
+
+async def _taken(work: PipelineWork | None) -> tuple[str, str] | None:
+    """Return the user's branch before and after accepting the work; None if it was not accepted."""
+    return await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
 
 
 Block = Callable[[], AbstractAsyncContextManager[None]]

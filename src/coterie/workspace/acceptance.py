@@ -241,6 +241,12 @@ class Acceptance:
         )
         return commit, done if files else None
 
+    def forget(self) -> None:
+        """Forget what was accepted and reverted so far; the branch keeps its commits."""
+        for what in ("before", "taking", "accepted"):
+            self._drop(what)
+        self._unmark_reverted()
+
     def _unmark_reverted(self) -> None:
         for what in ("reverting", "reverted", "restoring"):
             self._drop(what)

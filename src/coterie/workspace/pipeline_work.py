@@ -194,12 +194,12 @@ class PipelineWork:
 
     def accept(self, message: str, tree: str) -> str:
         """Commit the change to the user's branch as a single commit; return that of an earlier
-        call.
+        call for the same change.
 
         Raises NotAccepted, having changed nothing.
         """
         taken = self.acceptance.accepted
-        if taken is not None:
+        if taken is not None and self._tree_of(taken[1]) == tree:
             return taken[1]
         self.check_unmoved(tree)
         commit = self.worktrees.commit_tree(tree, (self.base,), message)
@@ -253,6 +253,7 @@ class PipelineWork:
                     self.commit("Reverted before it was accepted")
             kept = self.tip
             git.run("update-ref", ref, kept)
+        self.acceptance.forget()  # it would be taken for that of the next attempt
         self.clear()
         if git.commit(branch) is not None and not self.worktrees.is_open(self._name):
             git.run("update-ref", "-d", branch)
