@@ -29,10 +29,11 @@ from coterie.workflows.pipeline.accept import RECHECK
 from coterie.workspace.acceptance import busy_elsewhere
 from coterie.workspace.artifact_folder import ArtifactFolder
 from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
+from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
-_LOOKS, _BETWEEN = 240, 0.25
-"""How often, and how many seconds apart, to check whether another process committed the change."""
+_BETWEEN = 0.25
+"""How many seconds apart to check whether another process committed the change."""
 _NOTHING = "nothing was accepted"
 PASSED, FAILED = "gates_passed", "gate_failed"
 """The reasons for which a pipeline that was told to ask nobody waits."""
@@ -73,6 +74,16 @@ class Pipelines(Changes):
             elif task.status == "completed":
                 state = state.model_copy(update={"phase": DONE})
         return PipelineView(task_id, settings.graph, state)
+
+    async def diff(self, task_id: str) -> TaskDiff:
+        """Return what a build has changed so far; it no longer counts as reverted once it is done
+        again."""
+        done = await super().diff(task_id)
+        work = await self._work(task_id)
+        if done.patches and work is not None:
+            reverted = await anyio.to_thread.run_sync(lambda: work.acceptance.reverted)
+            done = done if reverted else replace(done, reverted_at=None)
+        return done
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """Complete the result of a run with the changed files, the gates and the next steps."""
@@ -297,7 +308,8 @@ async def accept_change(
                 await pipelines.approve(task_id, message, override=override, recheck=True)
             await run()
         return await pipelines.accepted(task_id)
-    for _ in range(_LOOKS):
+    # Its runner may have tests to run again first.
+    while await pipelines.sessions.look.runner_of(task_id) is not None:
         with suppress(NotAccepted):
             return await pipelines.accepted(task_id)
         if recheck and await pipelines.is_behind(task_id):
