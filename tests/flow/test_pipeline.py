@@ -19,6 +19,7 @@ from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from tests.flow.pipeline_harness import (
     CODE,
+    GOAL,
     GRAPHS,
     PLAN,
     PipelineHarness,
@@ -376,6 +377,46 @@ async def test_work_that_is_taken_back_is_kept_and_the_next_try_begins_anew(proj
         assert built.state.meta.status == "done"
     assert git(project, "show", "HEAD:cart.py") == "second = True\n"
     assert git(project, "status", "--porcelain").split() == ["??", "mine.txt"]
+
+
+@pytest.mark.parametrize("given", [None, "Coupons"])
+@pytest.mark.parametrize("choice", ["accept", "codegen"])
+async def test_what_is_said_while_it_works_reaches_the_coder_and_is_no_commit_message(
+    project: Path, given: str | None, choice: str
+) -> None:
+    prompts: list[str] = []
+    async with pipeline(project, graph=SMALL, accept=given) as built:
+        await built.run(replying(Make_the_change_now={"status": "completed"}))
+        await built.scripted.storage.inbox.request("k3f9", "say", "you", "mind refunds")
+        assert await built.answer("again") == "failed_phase_step"
+        assert (await built.run()).reason == "question"
+        asked = await built.asked()
+        assert "mind refunds" in asked.display.description
+        await built.answer(choice)
+        ended = await built.run(recording_prompts(prompts, replying()))
+        if choice == "codegen":
+            assert ["mind refunds" in one for one in prompts[:3]] == [True, True, False]
+            assert ended.reason == ("accepted" if given else "question")
+        if ended.reason == "question":
+            assert "mind refunds" not in (await built.asked()).display.description
+            await built.answer("accept")
+            await built.run()
+    assert git(project, "log", "-1", "--format=%s").strip() == (given or GOAL)
+
+
+async def test_what_is_said_before_and_with_a_revert_reaches_the_coder(project: Path) -> None:
+    prompts: list[str] = []
+    async with pipeline(project, graph=SMALL, **ATTENDED) as built:
+        await built.run()
+        await built.answer("next", "use decimals")
+        await built.run()
+        await built.scripted.storage.inbox.request("k3f9", "say", "you", "mind refunds")
+        await built.answer("revert", "begin with a test")
+        await built.run()
+        assert await built.answer("next", "and be brief") == "phase_choice"
+        await built.run(recording_prompts(prompts, replying()))
+    said = ("use decimals", "mind refunds", "begin with a test", "and be brief")
+    assert [one in prompts[0] for one in said] == [True, True, True, True]
 
 
 async def test_a_project_that_uses_openspec_gets_the_change_with_the_work(project: Path) -> None:

@@ -325,8 +325,7 @@ def _offers(question: Interaction, choice: str) -> bool:
 
 
 def _is_behind(question: Interaction) -> bool:
-    """Whether the user's branch has moved: the question then offers a recheck but no override."""
-    return _offers(question, RECHECK) and not _offers(question, "override")
+    return isinstance(question.about, ChangeAcceptance) and question.about.behind
 
 
 def _behind(task_id: str, problem: str) -> NotAccepted:

@@ -99,6 +99,13 @@ class StepMessage(_Value):
     """The option that was chosen, if it answers a question."""
     answers: tuple[str, ...] = ()
     """The answer to each question, if several were asked."""
+    said: str = ""
+    """What people have said since a step last made use of that."""
+
+    @property
+    def text(self) -> str:
+        """All of it, for a member to read."""
+        return lines(self.content, self.said)
 
 
 class StatePatch(_Value):
@@ -235,6 +242,11 @@ class PipelineState(_Value):
 
     def _with_actor(self, name: Actor, actor: ActorState) -> PipelineState:
         return self.model_copy(update={"actors": {**self.actors, name: actor}})
+
+
+def lines(*texts: str) -> str:
+    """These texts below each other, without those that are empty."""
+    return "\n".join(filter(None, texts))
 
 
 def _flat(nested: Mapping[str, object], above: str = "") -> Iterator[tuple[str, str]]:

@@ -172,6 +172,8 @@ class ChangeStep(PipelineStepRun):
 class CodegenStep(ChangeStep):
     """Writes the intent for each file, then makes the change."""
 
+    uses_words: ClassVar[bool] = True
+
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Return the change as a patch, or ask first if it touches files that were not planned."""
         plan_files = await self.read(state, "plan_files", PlanFiles)
@@ -266,7 +268,7 @@ class CodegenStep(ChangeStep):
 
     async def _findings(self, state: PipelineState, message: StepMessage | None) -> list[str]:
         """Return what must be fixed after the last round."""
-        findings = [message.content] if message and message.content else []
+        findings = [message.text] if message and message.text else []
         review = await self.read(state, "review.code", CodeReview)
         for one in review.must_fix if review else ():
             where = f"{one.file}:{one.line}" if one.line else one.file
@@ -318,7 +320,7 @@ class WriteTestsStep(ChangeStep):
             "tests": tests,
             "changed": ", ".join(changed),
             "files": suggested_tests(changed, known),
-            "findings": [message.content] if message and message.content else [],
+            "findings": [message.text] if message and message.text else [],
         }
         return await self.change("test_codegen", facts, "tests")
 

@@ -23,6 +23,7 @@ from coterie.model.pipeline_state import (
     PipelineState,
     StepMessage,
     StepResult,
+    lines,
     trajectory_line,
 )
 from coterie.model.record import PhaseRecord
@@ -31,7 +32,7 @@ from coterie.model.ticket import BASE_COMMIT
 from coterie.model.trajectory import TrajectoryLine
 from coterie.ports import Context
 from coterie.workflows.chat import STOP
-from coterie.workflows.pipeline.accept import AcceptStep
+from coterie.workflows.pipeline.accept import ACCEPT, AcceptStep
 from coterie.workflows.pipeline.code_review import CodeReviewStep, ReviewMeetingStep
 from coterie.workflows.pipeline.codegen import CodegenStep, WriteTestsStep
 from coterie.workflows.pipeline.commands import (
@@ -83,7 +84,9 @@ class PipelineRunner:
         """How often the gate of each phase sent the work back since the user last did so."""
         self._trajectory: list[TrajectoryLine] = []
         self._last_heard = 1 if task.goal else 0
-        """The number of the last message of the conversation that was passed on to a step."""
+        """The number of the last message of the conversation that was heard."""
+        self._said = ""
+        """What people have said since a step last made use of that."""
 
     async def run(self) -> Ended:
         """Go through the phases until the end."""
@@ -122,8 +125,7 @@ class PipelineRunner:
         entered = cast("dict[str, Any]", await self._context.step(name, [], enter))
         phase, reverts = str(entered["phase"]), int(entered["reverts"])
         self._last_heard: int = entered["heard"]
-        if entered["said"]:
-            where = where._replace(message=_joined(where.message, entered["said"]))
+        self._said = lines(self._said, entered["said"])
         self._state = self._state.entered(phase, reverts)
         await self._open_work(base, reverts)
         if reverts != seen:
@@ -175,15 +177,22 @@ class PipelineRunner:
     async def _run_step(self, visit: int, step: str, message: StepMessage | None) -> StepResult:
         """Run a step, again with every answer until it has no more questions."""
         for number in count(1):
-            result = await self._run_step_once(visit, step, number, message)
+            result = await self._run_step_once(visit, step, number, self._with_words(message))
             name = step_name.pipeline_step(visit, step, number)
             if result.questions:
                 message = await self._answers(name, result.questions)
             elif result.patch.status == "failed" and result.patch.gate is None:
                 message = await self._after_failure(name, step, result)
             else:
+                self._said = "" if STEPS[step].uses_words else self._said
                 return result
         raise AssertionError("counting never ends")
+
+    def _with_words(self, message: StepMessage | None) -> StepMessage | None:
+        if not self._said:
+            return message
+        own = message or StepMessage(sender="user")
+        return own.model_copy(update={"sender": "user", "said": self._said})
 
     async def _run_step_once(
         self, visit: int, step: str, number: int, message: StepMessage | None
@@ -270,7 +279,8 @@ class PipelineRunner:
             return await self._run_command(visit, response.selected_option_id, comment)
         if response.selected_option_id != "override":
             self._rounds[name] = 0
-            message = StepMessage(sender="user", content="\n".join((*decision.reasons, comment)))
+            self._said = lines(self._said, comment)
+            message = StepMessage(sender="user", content="\n".join(decision.reasons))
             return NextPhase(phase.back or name, message=message)
 
         async def override() -> object:
@@ -309,8 +319,8 @@ class PipelineRunner:
         comment, choice = _words(response), response.selected_option_id or "next"
         if choice != "next":
             return await self._run_command(visit, choice, comment)
-        message = StepMessage(sender="user", content=comment) if comment else None
-        return NextPhase(following, message=message)
+        self._said = lines(self._said, comment)
+        return NextPhase(following)
 
     async def _shown(self, phase: str) -> tuple[str, ContentKind]:
         """Return what to show the user after a phase: its plan, or the change."""
@@ -326,13 +336,16 @@ class PipelineRunner:
 
     async def _run_command(self, visit: int, command: str, comment: str) -> NextPhase:
         """Return the phase that a command leads to; `REVERT` takes the work back first."""
+        if command != ACCEPT:
+            self._said, comment = lines(self._said, comment), ""
         if command == REVERT:
             name = step_name.phase(visit, REVERT)
             await self._context.step(name, [], self._drop)
             return NextPhase(self._graph.start)
         target = phase_for_command(command, self._graph, self._state)
         assert target is not None, "only what can be done is offered"
-        message = StepMessage(sender="user", content=comment, choice=command) if comment else None
+        # Of this command, the comment is the commit message.
+        message = StepMessage(sender="user", content=comment, choice=ACCEPT) if comment else None
         return target._replace(message=message)
 
     async def _drop(self) -> object:
@@ -371,11 +384,6 @@ class PipelineRunner:
 
     def _tell(self, record: PhaseRecord) -> None:
         self._context.tell(record)
-
-
-def _joined(message: StepMessage | None, text: str) -> StepMessage:
-    before = f"{message.content}\n" if message and message.content else ""
-    return StepMessage(sender="user", content=f"{before}{text}")
 
 
 def _words(response: Response) -> str:

@@ -154,6 +154,8 @@ class PipelineStepRun:
     """How often an agent may fail before that is the result; None: as often as in other turns."""
     changes_files: ClassVar[bool] = False
     """Whether what members leave in the folder is part of the change."""
+    uses_words: ClassVar[bool] = False
+    """Whether what people say changes what is done here; else later steps hear it too."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Run the step; `message` is what the user said, or why it is run again."""
