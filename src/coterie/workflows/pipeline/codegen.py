@@ -40,6 +40,10 @@ def size_text(size: DiffSummary) -> str:
     return f"{files}, +{size.additions} -{size.deletions}"
 
 
+def _full(file: ChangedFile) -> str:
+    return f"{file.in_repository}.full"
+
+
 def _commit_problem_note(problem: str) -> list[str]:
     if not problem:
         return []
@@ -120,7 +124,7 @@ class ChangeStep(PipelineStepRun):
         """Write the current change to `patch.json` and `files/`; return it with its artifacts."""
         changed = await self.changed()
         contents = {
-            f"{one.path}.full": await self.git(lambda work, path=one.path: work.content(path))
+            _full(one): await self.git(lambda work, one=one: work.content(one))
             for one in changed
             if one.operation != "delete"
         }
@@ -130,7 +134,7 @@ class ChangeStep(PipelineStepRun):
                 operation=one.operation,
                 additions=one.added,
                 deletions=one.removed,
-                full=f"files/{one.path}.full" if one.operation != "delete" else None,
+                full=f"files/{_full(one)}" if one.operation != "delete" else None,
                 is_planned=one.path in planned,
             )
             for one in changed
@@ -181,7 +185,7 @@ class CodegenStep(ChangeStep):
         choice = message.choice if message else ""
         artifacts: dict[str, str] = {}
         if choice == PUT_BACK:
-            await self._put_back((planned or set()) | await self._allowed_before(state))
+            await self._put_back(await self._allowed(state, planned, artifacts))
         elif choice != ALLOW:
             intent = await self._intent(state, message, plan_files)
             artifacts = await self._written(intent, plan_files)
@@ -194,8 +198,7 @@ class CodegenStep(ChangeStep):
         if all(one.path in specs for one in changed):
             patch = StatePatch(status="failed", reason="nothing was changed", artifacts=artifacts)
             return StepResult(patch=patch)
-        allowed = planned if planned is not None else await self._intended(state, artifacts)
-        allowed |= await self._allowed_before(state)
+        allowed = await self._allowed(state, planned, artifacts)
         outside = [one.path for one in changed if one.path not in allowed]
         if outside and choice not in (ALLOW, PUT_BACK):
             result = self.unplanned("codegen", outside, state)
@@ -211,6 +214,13 @@ class CodegenStep(ChangeStep):
         return StepResult(
             patch=StatePatch(artifacts={**artifacts, **files}), logs=logs, actions=("call_review",)
         )
+
+    async def _allowed(
+        self, state: PipelineState, planned: set[str] | None, artifacts: dict[str, str]
+    ) -> set[str]:
+        """Return the files that may be changed without asking."""
+        planned = await self._intended(state, artifacts) if planned is None else planned
+        return planned | await self._allowed_before(state)
 
     async def _intended(self, state: PipelineState, artifacts: dict[str, str]) -> set[str]:
         """Return the files of the coder's intent: without a plan, these count as planned."""
