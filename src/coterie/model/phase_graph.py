@@ -146,10 +146,12 @@ def _unknown_names(graph: PhaseGraph) -> Iterator[GraphMistake]:
             if target is not None and target not in graph.phases:
                 yield GraphMistake(("phases", name, key), f"names an unknown phase: {target}")
         for number, step in enumerate(phase.steps):
+            place = ("phases", name, "steps", number)
             if step not in PIPELINE_STEPS:
                 known = ", ".join(PIPELINE_STEPS)
-                place = ("phases", name, "steps", number)
                 yield GraphMistake(place, f"is not a step: {step}; known steps: {known}")
+            elif step in phase.steps[:number]:
+                yield GraphMistake(place, f"appears twice in {name}: {step}")
 
 
 def _wrong_gates(graph: PhaseGraph) -> Iterator[GraphMistake]:
