@@ -161,6 +161,9 @@ class Pipelines(Changes):
         if view.state.meta.commit and view.state.meta.status == "done":
             problem = f"{task_id} was already accepted, as {view.state.meta.commit[:7]}"
             return NotAccepted(task_id, problem, f"coterie diff {task_id}")
+        if question is None and view.state.meta.status == "redo":
+            onward = f"revert {task_id} --undo" if view.state.meta.commit else f"resume {task_id}"
+            return NotAccepted(task_id, f"{task_id} was reverted", f"coterie {onward}")
         if question is None and "accept" in view.graph.phases[view.state.phase].steps:
             runner = await self.sessions.look.runner_of(task_id)
             if runner is not None:
