@@ -129,7 +129,7 @@ def graph_mistakes(graph: PhaseGraph) -> list[GraphMistake]:
     """All mistakes in a graph; later checks run only if the earlier ones, on which they rely, find
     none."""
     return (
-        [*_unknown_names(graph), *_wrong_gates(graph)]
+        [*_unknown_names(graph), *_repeated_steps(graph), *_wrong_gates(graph)]
         or [*_dead_ends(graph), *_unreachable(graph)]
         or _endless(graph)
         or _missing_inputs(graph)
@@ -146,11 +146,17 @@ def _unknown_names(graph: PhaseGraph) -> Iterator[GraphMistake]:
             if target is not None and target not in graph.phases:
                 yield GraphMistake(("phases", name, key), f"names an unknown phase: {target}")
         for number, step in enumerate(phase.steps):
-            place = ("phases", name, "steps", number)
             if step not in PIPELINE_STEPS:
                 known = ", ".join(PIPELINE_STEPS)
+                place = ("phases", name, "steps", number)
                 yield GraphMistake(place, f"is not a step: {step}; known steps: {known}")
-            elif step in phase.steps[:number]:
+
+
+def _repeated_steps(graph: PhaseGraph) -> Iterator[GraphMistake]:
+    for name, phase in graph.phases.items():
+        for number, step in enumerate(phase.steps):
+            if step in phase.steps[:number]:
+                place = ("phases", name, "steps", number)
                 yield GraphMistake(place, f"appears twice in {name}: {step}")
 
 

@@ -274,14 +274,14 @@ class Acceptance:
 def _in_the_way(top: Path, new: Iterable[PurePosixPath], known: Set[str]) -> set[str]:
     """Return the files outside git's keeping that new files would replace; `known` are those that
     git keeps."""
-    found: set[str] = set()
+    taken: set[str] = set()
     for name in new:
         above = name.parents[:-1]
         if not known.isdisjoint(map(str, above)):
             continue  # a file that git keeps becomes this folder
-        found.update(str(one) for one in above if not _is_missing_or_folder(top / one))
-        found.update(islice((one for one in _files_at(top, name) if one not in known), 1))
-    return found
+        taken.update(str(one) for one in above if not _is_missing_or_folder(top / one))
+        taken.update(islice((one for one in _files_at(top, name) if one not in known), 1))
+    return taken
 
 
 def _is_missing_or_folder(place: Path) -> bool:

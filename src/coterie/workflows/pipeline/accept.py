@@ -31,8 +31,8 @@ class AcceptStep(PipelineStepRun):
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Commit the change; ask first, unless the answer was given at the start."""
         result = await self._decided(state, message)
-        said = message.said if message else ""
-        asked = tuple(_with_words(one, said) for one in result.questions)
+        words = message.said if message else ""
+        asked = tuple(_with_words(one, words) for one in result.questions)
         return result.model_copy(update={"questions": asked})
 
     async def _decided(self, state: PipelineState, message: StepMessage | None) -> StepResult:
@@ -223,11 +223,11 @@ class AcceptStep(PipelineStepRun):
         )
 
 
-def _with_words(question: Ask, said: str) -> Ask:
+def _with_words(question: Ask, words: str) -> Ask:
     """Return a question with what people said meanwhile, which no other step has used."""
     if not isinstance(question.about, ChangeAcceptance):
         return question
-    return replace(question, about=question.about.model_copy(update={"said": said}))
+    return replace(question, about=question.about.model_copy(update={"said": words}))
 
 
 def _commit_options(failed: tuple[str, ...], *, is_behind: bool) -> list[Option]:
