@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any, ClassVar, cast
 
 from coterie.errors import GitFailed
+from coterie.model import step_name
 from coterie.model.about import OutsideEdits, UnplannedFiles
 from coterie.model.code_change import (
     CodegenIr,
@@ -64,7 +65,7 @@ class ChangeStep(PipelineStepRun):
         """
         findings, problem = cast("list[str]", facts["findings"]), ""
         for tries in count(1):
-            name = self.name if tries == 1 else f"{self.name}/again/{tries}"
+            name = step_name.again(self.name, tries)
             before = await self._users_tree(f"{name}/before")
             run = PipelineStepRun(self.services, name)
             await run.need(

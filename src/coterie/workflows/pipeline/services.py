@@ -195,7 +195,8 @@ class PipelineStepRun:
         request = StructuredRequest(full_prompt, wanted, prompt, self.tries, role)
         # Nobody works in the user's own tree, not even to read it.
         member = self.member(role, folder or await self.git(PipelineWork.open))
-        return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, request)
+        name = step_name.ask(self.name, role, prompt)
+        return await services.turns.ask(name, member, request)
 
     async def need(
         self, role: str, wanted: type[AnyModel], facts: Mapping[str, object], *, prompt: str = ""
@@ -206,7 +207,7 @@ class PipelineStepRun:
             if not isinstance(reply, TurnFailed):
                 return reply
             await self._after_failure(role, prompt or role, reply, tries - 1, (_RETRY, STOP))
-            again = PipelineStepRun(self.services, f"{self.name}/ask/{role}/again/{tries}")
+            again = PipelineStepRun(self.services, step_name.ask_again(self.name, role, tries))
             reply = await again.ask(role, wanted, facts, prompt=prompt)
         raise AssertionError("counting never ends")
 
