@@ -28,7 +28,7 @@ from coterie.ports import Checks, Observer
 from coterie.workflows.pipeline.accept import RECHECK
 from coterie.workspace.acceptance import busy_elsewhere
 from coterie.workspace.artifact_folder import ArtifactFolder
-from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
+from coterie.workspace.pipeline_work import PipelineWork, dropped_ref, open_work, reverts_of
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
@@ -46,6 +46,11 @@ class PipelineView:
     task: str
     graph: PhaseGraph
     state: PipelineState
+
+    @property
+    def dropped(self) -> str:
+        """The ref under which the work is kept that was last reverted before it was accepted."""
+        return dropped_ref(self.task, self.state.meta.reverts)
 
 
 @dataclass(frozen=True)
@@ -218,8 +223,7 @@ class Pipelines(Changes):
         self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
         if undo:
-            ref = f"refs/coterie/dropped/{task_id}/"
-            problem = f"The reverted work of {task_id} is kept under {ref}."
+            problem = f"The reverted work of {task_id} is kept under {dropped_ref(task_id)}."
             raise UsageError(problem, f"git log --all --oneline, or coterie resume {task_id}")
         work = await self._work(task_id)
         if work is None:

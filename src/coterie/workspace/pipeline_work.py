@@ -39,12 +39,18 @@ class ChangedFile(FileDiffStat):
     """Its path in the repository."""
 
 
+def dropped_ref(session: str, number: int | None = None) -> str:
+    """Return the ref under which the work of a session is kept that was reverted for the given
+    time; without a number, what all of them begin with."""
+    return f"{_DROPPED}/{session}/" + ("" if number is None else str(number))
+
+
 def reverts_of(root: Path, session: str) -> int:
     """Return how often the work of a session was reverted before it was accepted."""
     git = repository_of(root)
     if git is None:
         return 0
-    listed = git.run("for-each-ref", "--format=%(refname)", f"{_DROPPED}/{session}/")
+    listed = git.run("for-each-ref", "--format=%(refname)", dropped_ref(session))
     return len(listed.split())
 
 
@@ -265,7 +271,7 @@ class PipelineWork:
         A folder that cannot be committed stays.  Doing it again has no effect.
         """
         git, session = self.worktrees.git, self.worktrees.session
-        ref, branch = f"{_DROPPED}/{session}/{number}", f"{HEADS}{self.worktrees.branch}"
+        ref, branch = dropped_ref(session, number), f"{HEADS}{self.worktrees.branch}"
         kept = git.commit(ref)
         if kept is None:
             if git.commit(branch) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from coterie.errors import NotAccepted
 from coterie.model.about import ChangeAcceptance
@@ -17,7 +17,9 @@ from coterie.workflows.pipeline.evaluation import RunTestsStep
 from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
 from coterie.workspace.pipeline_work import PipelineWork
 
-ACCEPT, OVERRIDE, REVERT, CODEGEN = "accept", "override", "revert", "codegen"
+ACCEPT, OVERRIDE = "accept", "override"
+REVERT: Final = "revert"
+CODEGEN: Final = "codegen"
 RECHECK = "recheck"
 COMMITTING = (ACCEPT, OVERRIDE, RECHECK)
 """Answers after which a change is committed."""
@@ -41,7 +43,8 @@ class AcceptStep(PipelineStepRun):
             comment = message.content if message else ""
             if choice == CODEGEN:
                 comment = "\n".join(filter(None, (comment, await self._handed_over())))
-            return StepResult(patch=StatePatch(status="idle", reason=comment), actions=(choice,))
+            patch = StatePatch(status="idle", reason=comment)
+            return StepResult(patch=patch, actions=(choice,), command=choice)
         if message is not None and choice == RECHECK:
             return await self._recheck(state, message)
         tree = await self.git(lambda work: work.tree)

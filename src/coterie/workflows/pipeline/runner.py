@@ -19,6 +19,7 @@ from coterie.model.interaction import Ask, ContentKind, Option, Response
 from coterie.model.phase_graph import DONE, PIPELINE_STEPS, PhaseGraph
 from coterie.model.pipeline_state import (
     ACTOR_OF,
+    Command,
     PipelineSettings,
     PipelineState,
     StepMessage,
@@ -60,9 +61,6 @@ STEPS: Mapping[str, type[PipelineStepRun]] = {
     "test_run": RunTestsStep,
     "accept": AcceptStep,
 }
-
-
-ASK_USER = "ask_user"
 
 
 class WorkReverted(Exception):
@@ -167,11 +165,10 @@ class PipelineRunner:
         message, cannot_retry = where.message, False
         for step in steps[begin:]:
             result = await self._run_step(visit, step, message)
-            command = next((one for one in result.actions if one in (*COMMANDS, REVERT)), None)
-            if command is not None:
-                return await self._run_command(visit, command, result.patch.reason)
+            if result.command is not None:
+                return await self._run_command(visit, result.command, result.patch.reason)
             message = None
-            cannot_retry |= ASK_USER in result.actions
+            cannot_retry |= result.needs_user
         return await self._follow(visit, where.phase, cannot_retry=cannot_retry)
 
     async def _run_step(self, visit: int, step: str, message: StepMessage | None) -> StepResult:
@@ -212,7 +209,8 @@ class PipelineRunner:
             made = await self._services.measured(STEPS[step](self._services, name), state, message)
             return made.model_dump(mode="json")
 
-        result = StepResult.model_validate(await self._context.step(name, [step], work))
+        recorded = await self._context.step(name, [step], work)
+        result = StepResult.stored(cast("Mapping[str, object]", recorded))
         self._state = state.after(step, result.patch)
         line = trajectory_line(visit, step, state, result)
         self._trajectory += [line] if line else []
@@ -316,8 +314,8 @@ class PipelineRunner:
         )
         await self._write_state()
         response = await self._services.ask_user(step_name.phase(visit, "choice"), question)
-        comment, choice = _words(response), response.selected_option_id or "next"
-        if choice != "next":
+        comment, choice = _words(response), response.selected_option_id
+        if choice in (*COMMANDS, REVERT):
             return await self._run_command(visit, choice, comment)
         self._said = lines(self._said, comment)
         return NextPhase(following)
@@ -334,7 +332,7 @@ class PipelineRunner:
             return await anyio.to_thread.run_sync(work.diff), "Diff"
         return "", "PlainText"
 
-    async def _run_command(self, visit: int, command: str, comment: str) -> NextPhase:
+    async def _run_command(self, visit: int, command: Command, comment: str) -> NextPhase:
         """Return the phase that a command leads to; `REVERT` takes the work back first."""
         if command != ACCEPT:
             self._said, comment = lines(self._said, comment), ""
