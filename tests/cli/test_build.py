@@ -106,6 +106,8 @@ def test_a_sentence_becomes_a_commit_with_the_users_approval_and_is_reverted(
     assert (after["phase"], after["meta"]["status"]) == ("planning", "redo")
     assert after["actors"]["revert"]["status"] == "completed"
     assert after["actors"]["codegen"]["status"] == "redo"
+    refused = in_process("accept", task)
+    assert (refused.code, f"coterie revert {task} --undo" in refused.err) == (1, True)
     assert in_process("revert", task, "--undo").code == 0
     assert state_of(root, task)["phase"] == "done"
 
@@ -180,6 +182,8 @@ def test_work_that_was_never_accepted_is_dropped_and_kept_under_a_ref(
     assert "+# A stand-in" in git(root, "diff", "main", f"refs/coterie/dropped/{task}/1")
     assert not (root / ".coterie" / "worktrees" / task).exists()
     assert in_process("inbox", "--json").lines == []
+    refused = in_process("accept", task)
+    assert (refused.code, f"{task} was reverted.\n  coterie resume" in refused.err) == (1, True)
     after = state_of(root, task)
     assert (after["phase"], after["meta"]["status"]) == ("planning", "redo")
     assert git(root, "status", "--porcelain").split() == OWN

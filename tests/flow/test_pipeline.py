@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import jsonschema
 import pytest
 
+from coterie.app.project import App
 from coterie.config.schemas import FOLDER as SCHEMAS
 from coterie.errors import UsageError
 from coterie.model.about import ChangeAcceptance, GateFailed
@@ -17,8 +19,10 @@ from coterie.model.record import PhaseRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
+from tests.conftest import init_project
 from tests.flow.pipeline_harness import (
     CODE,
+    GOAL,
     GRAPHS,
     PLAN,
     PipelineHarness,
@@ -28,9 +32,10 @@ from tests.flow.pipeline_harness import (
     team,
     writes,
 )
-from tests.flow.ticket_harness import git, repository
+from tests.flow.ticket_harness import folder_of, git, repository
 
 SMALL = GRAPHS["small"]
+Files = list[dict[str, object]]
 BROKEN = TurnFailed("protocol", "HTTP 500", retry=False)
 ATTENDED = {"attended": True, "caps": Caps()}
 
@@ -255,10 +260,11 @@ STRAY = writes(cart="coupons = True\n", other="stray = 1\n")
     ("choice", "files"),
     [("allow", ["cart.py", "other.py"]), ("put_back", ["cart.py"]), ("redo", ["cart.py"])],
 )
+@pytest.mark.parametrize("graph", GRAPHS)
 async def test_a_change_outside_the_plan_needs_approval(
-    project: Path, choice: str, files: list[str]
+    project: Path, graph: str, choice: str, files: list[str]
 ) -> None:
-    async with pipeline(project, accept="Coupons") as built:
+    async with pipeline(project, graph=GRAPHS[graph], accept="Coupons") as built:
         assert (await built.run(replying(Make_the_change_now=STRAY))).reason == "question"
         asked = await built.asked()
         assert (asked.author_actor_id, asked.display.title) == (
@@ -277,6 +283,46 @@ async def test_a_change_outside_the_plan_needs_approval(
 
         assert (await built.run(replying(Make_the_change_now=codes))).reason == "accepted"
     assert git(project, "diff", "--name-only", "HEAD~1").split() == files
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_a_project_inside_a_repository_is_built_by_its_own_paths(
+    memory_path: Path, is_new: bool
+) -> None:
+    top = repository(memory_path)
+    project = top / "api"
+    init_project(project)
+    if not is_new:
+        (project / "cart.py").write_text("total = 0\n")
+        (project / "openspec" / "changes").mkdir(parents=True)
+        (project / "openspec" / "changes" / "README.md").write_text("# Changes\n")
+        git(top, "add", "api")
+        git(top, "commit", "-qm", "api")
+
+    def strays(member: Member, text: str) -> object:
+        (folder_of(member).parent / "other.py").write_text("stray = 1\n")
+        return CODE(member, text)
+
+    async with pipeline(project, accept="Coupons") as built:
+        assert (await built.run(replying(Make_the_change_now=strays))).reason == "question"
+        assert (await built.asked()).display.title == (
+            "ada changed files that the plan does not name: ../other.py"
+        )
+        await built.answer("put_back")
+        assert (await built.run()).reason == "accepted"
+        (intent,) = cast("Files", built.artifact("codegen.ir.json")["files"])
+        first = cast("Files", built.artifact("patch.json")["files"])[0]
+        full = (built.folder / "artifacts" / str(first["full"])).read_text()
+    assert (intent["exists"], first.get("is_planned", True)) == (not is_new, True)
+    assert (first["path"], full) == ("cart.py", "total = 0\ncoupons = True\n")
+    changed = git(top, "diff", "--name-only", "HEAD~1").split()
+    assert changed[0] == "api/cart.py"
+    assert all(one.startswith("api/openspec/changes/") for one in changed[1:])
+    async with App.open(project) as app:
+        (patch,) = (await app.diff("k3f9")).patches
+        assert (patch.folder, patch.files[0].path) == (top, "api/cart.py")
+        await app.revert("k3f9")
+    assert git(top, "diff", "--name-only", "HEAD~2") == ""
 
 
 async def test_rules_stand_in_for_models_where_they_can_and_else_one_question_waits(
@@ -376,6 +422,46 @@ async def test_work_that_is_reverted_is_kept_and_the_next_try_starts_over(projec
         assert built.state.meta.status == "done"
     assert git(project, "show", "HEAD:cart.py") == "second = True\n"
     assert git(project, "status", "--porcelain").split() == ["??", "mine.txt"]
+
+
+@pytest.mark.parametrize("given", [None, "Coupons"])
+@pytest.mark.parametrize("choice", ["accept", "codegen"])
+async def test_what_is_said_while_it_works_reaches_the_coder_and_is_no_commit_message(
+    project: Path, given: str | None, choice: str
+) -> None:
+    prompts: list[str] = []
+    async with pipeline(project, graph=SMALL, accept=given) as built:
+        await built.run(replying(Make_the_change_now={"status": "completed"}))
+        await built.scripted.storage.inbox.request("k3f9", "say", "you", "mind refunds")
+        assert await built.answer("again") == "failed_phase_step"
+        assert (await built.run()).reason == "question"
+        asked = await built.asked()
+        assert "mind refunds" in asked.display.description
+        await built.answer(choice)
+        ended = await built.run(recording_prompts(prompts, replying()))
+        if choice == "codegen":
+            assert ["mind refunds" in one for one in prompts[:3]] == [True, True, False]
+            assert ended.reason == ("accepted" if given else "question")
+        if ended.reason == "question":
+            assert "mind refunds" not in (await built.asked()).display.description
+            await built.answer("accept")
+            await built.run()
+    assert git(project, "log", "-1", "--format=%s").strip() == (given or GOAL)
+
+
+async def test_what_is_said_before_and_with_a_revert_reaches_the_coder(project: Path) -> None:
+    prompts: list[str] = []
+    async with pipeline(project, graph=SMALL, **ATTENDED) as built:
+        await built.run()
+        await built.answer("next", "use decimals")
+        await built.run()
+        await built.scripted.storage.inbox.request("k3f9", "say", "you", "mind refunds")
+        await built.answer("revert", "begin with a test")
+        await built.run()
+        assert await built.answer("next", "and be brief") == "phase_choice"
+        await built.run(recording_prompts(prompts, replying()))
+    said = ("use decimals", "mind refunds", "begin with a test", "and be brief")
+    assert [one in prompts[0] for one in said] == [True, True, True, True]
 
 
 async def test_a_project_that_uses_openspec_gets_the_change_with_the_work(project: Path) -> None:

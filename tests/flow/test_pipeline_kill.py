@@ -13,11 +13,12 @@ import pytest
 
 from bench.chaos.pipelines import PipelineChaos
 from bench.chaos.stores import Stores
+from coterie.app.project import App
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK
 from coterie.workspace.pipeline_work import open_work
-from tests.flow.pipeline_harness import Say, pipeline, replying
+from tests.flow.pipeline_harness import GRAPHS, Say, pipeline, replying
 from tests.flow.ticket_harness import git, repository
 
 INSTANTS = 10
@@ -90,3 +91,29 @@ async def test_work_that_is_reverted_between_death_and_resume_starts_over(
         await built.answer("next")
         assert (await built.run()).reason == "accepted"
     assert git(project, "log", "--format=%s").splitlines() == ["Add coupons", "begin"]
+
+
+async def test_what_was_committed_when_its_run_died_is_reverted_by_a_commit(
+    memory_path: Path,
+) -> None:
+    project = repository(memory_path)
+    base = git(project, "rev-parse", "HEAD").strip()
+    async with pipeline(project, graph=GRAPHS["small"]) as built:
+        await built.run()
+        await built.answer("accept", "Add coupons")
+        tree = built.state.meta.tree
+    # All that the run still did before it died.
+    await anyio.to_thread.run_sync(lambda: open_work(project, TASK, base).accept("Coupons", tree))
+    async with App.open(project) as app:
+        assert (await app.pipelines.view(TASK)).state.meta.status == "done"
+        assert (await app.revert(TASK)).did_something
+        assert (await app.pipelines.view(TASK)).state.meta.status == "redo"
+    assert git(project, "log", "--format=%s").splitlines() == [f"Revert {TASK}", "Coupons", "begin"]
+    assert git(project, "show", "HEAD:cart.py") == "total = 0\n"
+    async with pipeline(project) as built:
+        assert (await built.run()).reason == "accepted"
+    async with App.open(project) as app:
+        assert (await app.pipelines.view(TASK)).state.meta.status == "redo"
+        await app.revert(TASK, undo=True)
+        assert (await app.pipelines.view(TASK)).state.phase == "done"
+    assert "coupons = True" in git(project, "show", "HEAD:cart.py")

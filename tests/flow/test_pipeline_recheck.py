@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
+import anyio.to_thread
 import pytest
 
+from coterie.app.pipelines import Pipelines, accept_change
+from coterie.app.project import App
+from coterie.errors import NotAccepted, TaskBusy
 from coterie.model.about import ChangeAcceptance
 from coterie.model.interaction import Interaction
+from coterie.model.record import ResultRecord
 from coterie.model.team import Member
+from coterie.ports import Observer
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
+from coterie.workspace.pipeline_work import PipelineWork
 from tests.flow.pipeline_harness import GRAPHS, PipelineHarness, pipeline, replying
 from tests.flow.ticket_harness import folder_of, git, repository
 
@@ -199,3 +207,43 @@ async def test_killed_at_every_write_of_it_there_is_one_commit_in_the_end(projec
     assert git(project, "log", "--format=%s").splitlines() == ["Coupons", "my own", "begin"]
     assert git(project, "status", "--porcelain").split() == ["??", "notes.txt"]
     assert deaths > 3
+
+
+class RunByOther:
+    """An open project whose tasks another process runs."""
+
+    def __init__(self, pipelines: Pipelines) -> None:
+        self.pipelines: Pipelines = pipelines
+        self.asked: anyio.Event = anyio.Event()
+
+    async def run(self, task_id: str, observer: Observer, **_: object) -> ResultRecord:
+        self.asked.set()
+        raise TaskBusy(task_id, 1, "here")
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_an_accept_waits_for_whoever_runs_the_task_and_no_longer(
+    project: Path, *, commits: bool
+) -> None:
+    async with pipeline(project, graph=SMALL) as built:
+        await built.run()
+    async with App.open(project) as app, anyio.create_task_group() as group:
+        busy = RunByOther(app.pipelines)
+
+        async def accept() -> None:
+            with anyio.fail_after(30):
+                accepting = accept_change(busy, "k3f9", "Mine", override=False, recheck=False)
+                if commits:
+                    assert (await accepting).files[0].path == "cart.py"
+                else:
+                    with pytest.raises(NotAccepted, match="nothing was accepted"):
+                        await accepting
+
+        async with app.pipelines.holding(await app.claimant(), "k3f9"):
+            group.start_soon(accept)
+            await busy.asked.wait()
+            worktrees = await app.sessions.worktrees_here("k3f9")
+            assert worktrees is not None
+            work = PipelineWork(worktrees)
+            if commits:
+                await anyio.to_thread.run_sync(lambda: work.accept("Mine", work.tree))

@@ -87,12 +87,15 @@ async def test_a_build_is_reverted_although_its_work_cannot_be_committed(
     async with App.open(project) as app:
         assert not (await app.revert("k3f9")).did_something
         assert (await app.pipelines.view("k3f9")).state.meta.status == "redo"
+        assert (await app.diff("k3f9")).reverted_at is not None
     within = project / ".coterie" / "worktrees" / "k3f9" / "work" / "lib" / "within"
     assert (within / "a.py").read_text() == "kept = 1\n", "nothing of it is lost"
     async with pipeline(project) as built:
         assert (await built.run(replying())).reason == "question"
         await built.answer("next")
         await built.run(replying())
+        async with App.open(project) as app:
+            assert (await app.diff("k3f9")).reverted_at is None, "it has been done again"
         await built.answer("accept", "Coupons")
         assert (await built.run(replying())).reason == "accepted"
     assert (within / "a.py").exists()

@@ -1158,6 +1158,11 @@ export interface components {
          */
         ChangeAcceptanceShown: {
             /**
+             * Behind
+             * @default false
+             */
+            behind: boolean;
+            /**
              * Failed
              * @default []
              */
@@ -1172,6 +1177,11 @@ export interface components {
              * @default
              */
             problem: string;
+            /**
+             * Said
+             * @default
+             */
+            said: string;
             /** Summary */
             summary: string;
             /** Ticket */

@@ -65,7 +65,8 @@ export function description(question: Question): string {
   if (about?.kind === "change_acceptance") {
     const failed = about.failed.length ? `These gates failed: ${about.failed.map(oneLine).join(", ")}. ` : "";
     const problem = about.problem ? `${visible(about.problem)}. ` : "";
-    return `${problem}${failed}You can enter the commit message below.`;
+    const said = about.said ? `Said meanwhile: ${visible(about.said)}\nThe coder hears it if you send the change back. ` : "";
+    return `${problem}${failed}${said}You can enter the commit message below.`;
   }
   return visible(question.description);
 }
@@ -89,7 +90,7 @@ function isOfPipeline({ about }: Pick<Question, "about">): boolean {
 /** The label of the text field below the options. */
 export function textName(question: Question, choice: string): string {
   if (question.kind === "Input") return "Your answer";
-  const commits = question.about?.kind === "change_acceptance" && (choice === "accept" || choice === "override");
+  const commits = question.about?.kind === "change_acceptance" && ["accept", "override", "recheck"].includes(choice);
   return commits ? "Commit message" : "Your comment";
 }
 

@@ -20,7 +20,7 @@ from coterie.model.about import ChangeAcceptance, GateFailed
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.phase_graph import DONE, PhaseGraph
-from coterie.model.pipeline_state import PipelineSettings, PipelineState, folded
+from coterie.model.pipeline_state import PipelineSettings, PipelineState, StatePatch, folded
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT
@@ -28,11 +28,12 @@ from coterie.ports import Checks, Observer
 from coterie.workflows.pipeline.accept import RECHECK
 from coterie.workspace.acceptance import busy_elsewhere
 from coterie.workspace.artifact_folder import ArtifactFolder
-from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
+from coterie.workspace.pipeline_work import PipelineWork, dropped_ref, open_work, reverts_of
+from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
-_LOOKS, _BETWEEN = 240, 0.25
-"""How often, and how many seconds apart, to check whether another process committed the change."""
+_BETWEEN = 0.25
+"""How many seconds apart to check whether another process committed the change."""
 _NOTHING = "nothing was accepted"
 PASSED, FAILED = "gates_passed", "gate_failed"
 """The reasons for which a pipeline that was told to ask nobody waits."""
@@ -45,6 +46,11 @@ class PipelineView:
     task: str
     graph: PhaseGraph
     state: PipelineState
+
+    @property
+    def dropped(self) -> str:
+        """The ref under which the work is kept that was last reverted before it was accepted."""
+        return dropped_ref(self.task, self.state.meta.reverts)
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,10 @@ class Pipelines(Changes):
         reverts = await anyio.to_thread.run_sync(reverts_of, root, task_id)
         state = folded(task_id, start, recorded, reverts)
         work = await self._work(task_id)
+        taken = await _taken(work)
+        if taken is not None and not state.meta.commit:
+            # The branch has the commit although a kill kept its run from recording that.
+            state = state.after("accept", StatePatch(commit=taken[1]))
         if state.meta.commit and work is not None:
             gone = await anyio.to_thread.run_sync(lambda: work.acceptance.reverted)
             if gone:
@@ -69,6 +79,16 @@ class Pipelines(Changes):
             elif task.status == "completed":
                 state = state.model_copy(update={"phase": DONE})
         return PipelineView(task_id, settings.graph, state)
+
+    async def diff(self, task_id: str) -> TaskDiff:
+        """Return what a build has changed so far; it no longer counts as reverted once it is done
+        again."""
+        done = await super().diff(task_id)
+        work = await self._work(task_id)
+        if done.patches and work is not None:
+            reverted = await anyio.to_thread.run_sync(lambda: work.acceptance.reverted)
+            done = done if reverted else replace(done, reverted_at=None)
+        return done
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """Complete the result of a run with the changed files, the gates and the next steps."""
@@ -146,6 +166,9 @@ class Pipelines(Changes):
         if view.state.meta.commit and view.state.meta.status == "done":
             problem = f"{task_id} was already accepted, as {view.state.meta.commit[:7]}"
             return NotAccepted(task_id, problem, f"coterie diff {task_id}")
+        if question is None and view.state.meta.status == "redo":
+            onward = f"revert {task_id} --undo" if view.state.meta.commit else f"resume {task_id}"
+            return NotAccepted(task_id, f"{task_id} was reverted", f"coterie {onward}")
         if question is None and "accept" in view.graph.phases[view.state.phase].steps:
             runner = await self.sessions.look.runner_of(task_id)
             if runner is not None:
@@ -168,7 +191,7 @@ class Pipelines(Changes):
     async def accepted(self, task_id: str) -> Accepted:
         """Return what was accepted into the user's branch.  Raises NotAccepted if nothing was."""
         work = await self._work(task_id)
-        span = await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
+        span = await _taken(work)
         if work is None or span is None:
             question = await self.open_question(task_id)
             about = question.about if question else None
@@ -200,8 +223,7 @@ class Pipelines(Changes):
         self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
         if undo:
-            ref = f"refs/coterie/dropped/{task_id}/"
-            problem = f"The reverted work of {task_id} is kept under {ref}."
+            problem = f"The reverted work of {task_id} is kept under {dropped_ref(task_id)}."
             raise UsageError(problem, f"git log --all --oneline, or coterie resume {task_id}")
         work = await self._work(task_id)
         if work is None:
@@ -210,6 +232,8 @@ class Pipelines(Changes):
             return RevertResult()
         look = self.sessions.look
         async with self.holding(claimant, task_id):
+            # A run that has just ended may have committed it.
+            await anyio.to_thread.run_sync(work.acceptance.check_not_accepted)
             async with self.audited(task_id, REVERT, {"undo": False}):
                 number = await anyio.to_thread.run_sync(reverts_of, look.root, task_id) + 1
                 await anyio.to_thread.run_sync(work.drop, number)
@@ -233,6 +257,11 @@ class Pipelines(Changes):
             return None
         root = self.sessions.look.root
         return await anyio.to_thread.run_sync(open_work, root, task_id, str(base))
+
+
+async def _taken(work: PipelineWork | None) -> tuple[str, str] | None:
+    """Return the user's branch before and after accepting the work; None if it was not accepted."""
+    return await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
 
 
 Block = Callable[[], AbstractAsyncContextManager[None]]
@@ -286,7 +315,8 @@ async def accept_change(
                 await pipelines.approve(task_id, message, override=override, recheck=True)
             await run()
         return await pipelines.accepted(task_id)
-    for _ in range(_LOOKS):
+    # Its runner may have tests to run again first.
+    while await pipelines.sessions.look.runner_of(task_id) is not None:
         with suppress(NotAccepted):
             return await pipelines.accepted(task_id)
         if recheck and await pipelines.is_behind(task_id):
@@ -302,8 +332,7 @@ def _offers(question: Interaction, choice: str) -> bool:
 
 
 def _is_behind(question: Interaction) -> bool:
-    """Whether the user's branch has moved: the question then offers a recheck but no override."""
-    return _offers(question, RECHECK) and not _offers(question, "override")
+    return isinstance(question.about, ChangeAcceptance) and question.about.behind
 
 
 def _behind(task_id: str, problem: str) -> NotAccepted:

@@ -43,7 +43,8 @@ class WorkUseCases:
 
     async def diff(self, task_id: str) -> TaskDiff:
         """Return what a task has changed so far; for a session, what was approved."""
-        return await self.changes.diff(task_id)
+        changes = self._changes_of((await self._look.state(task_id)).created)
+        return await changes.diff(task_id)
 
     async def tickets(self, task_id: str) -> list[TicketView]:
         """Return a session's tickets in their current state, in the order of their creation."""

@@ -78,16 +78,16 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
 
     async def body(app: App, task_id: str) -> _Reverted:
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
-        view, revert_count = (await app.show(task_id)).view, None
+        view, dropped = (await app.show(task_id)).view, None
         if view.workflow == "pipeline" and not done.did_something:
-            revert_count = (await app.pipelines.view(task_id)).state.meta.reverts
-        return _Reverted(view, done, bool(await app.branch(task_id)), revert_count)
+            dropped = (await app.pipelines.view(task_id)).dropped
+        return _Reverted(view, done, bool(await app.branch(task_id)), dropped)
 
     reverted = run_on_task(call, id_, body)
     task_id, done = reverted.view.id, reverted.done
     call.record("revert", {"task": task_id, "undo": undo, "dry_run": dry_run, **asdict(done)})
-    if reverted.revert_count is not None:
-        call.lines(_dropped(reverted.view, reverted.revert_count, dry_run=dry_run))
+    if reverted.dropped is not None:
+        call.lines(_dropped(reverted.view, reverted.dropped, dry_run=dry_run))
     elif reverted.on_own_branch and not done.did_something:
         call.lines(_only_marked(task_id, undo=undo, dry_run=dry_run))
     else:
@@ -100,17 +100,17 @@ class _Reverted(NamedTuple):
     done: RevertResult
     on_own_branch: bool
     """Whether its work is on a branch of its own."""
-    revert_count: int | None
-    """For a build that was never accepted: how often its work was reverted."""
+    dropped: str | None
+    """For a build that was never accepted: the ref under which its work is kept."""
 
 
-def _dropped(view: TaskView, number: int, *, dry_run: bool) -> list[str]:
+def _dropped(view: TaskView, ref: str, *, dry_run: bool) -> list[str]:
     """Say what happens to a change that was never accepted."""
     if dry_run:
         return [f"{view.id} was not accepted: its worktree would be dropped, your files stay."]
     lines = [
         f"Reverted {view.id}: it was not accepted, so none of your files changed.",
-        f"  kept      refs/coterie/dropped/{view.id}/{number}",
+        f"  kept      {ref}",
     ]
     return [*lines, f"  next      coterie resume {view.id}"] if view.resumable else lines
 

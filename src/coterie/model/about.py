@@ -266,6 +266,10 @@ class ChangeAcceptance(_Subject):
     """Gates that did not pass."""
     problem: str = ""
     """Why the change could not be applied at the last attempt."""
+    said: str = ""
+    """What people said meanwhile: the coder hears it if the change is sent back."""
+    behind: bool = False
+    """Whether the user's branch has moved, so that the change must be tested again."""
 
 
 class SilentMachine(_Subject):

@@ -129,7 +129,7 @@ def graph_mistakes(graph: PhaseGraph) -> list[GraphMistake]:
     """All mistakes in a graph; later checks run only if the earlier ones, on which they rely, find
     none."""
     return (
-        [*_unknown_names(graph), *_wrong_gates(graph)]
+        [*_unknown_names(graph), *_repeated_steps(graph), *_wrong_gates(graph)]
         or [*_dead_ends(graph), *_unreachable(graph)]
         or _endless(graph)
         or _missing_inputs(graph)
@@ -150,6 +150,14 @@ def _unknown_names(graph: PhaseGraph) -> Iterator[GraphMistake]:
                 known = ", ".join(PIPELINE_STEPS)
                 place = ("phases", name, "steps", number)
                 yield GraphMistake(place, f"is not a step: {step}; known steps: {known}")
+
+
+def _repeated_steps(graph: PhaseGraph) -> Iterator[GraphMistake]:
+    for name, phase in graph.phases.items():
+        for number, step in enumerate(phase.steps):
+            if step in phase.steps[:number]:
+                place = ("phases", name, "steps", number)
+                yield GraphMistake(place, f"appears twice in {name}: {step}")
 
 
 def _wrong_gates(graph: PhaseGraph) -> Iterator[GraphMistake]:

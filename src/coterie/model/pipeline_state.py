@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Literal, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,8 @@ from coterie.model.interaction import Ask
 from coterie.model.phase_graph import PIPELINE_STEPS, PhaseGraph
 from coterie.model.trajectory import StepCost, TrajectoryLine, TrajectoryState
 
+Command = Literal["plan", "planreview", "meeting", "codegen", "review", "test", "accept", "revert"]
+"""What a user may have done next at the end of a phase."""
 Actor = Literal["planning", "codegen", "review", "test", "accept", "revert"]
 ActorStatus = Literal["idle", "in_progress", "completed", "failed", "error", "redo"]
 ACTORS: tuple[Actor, ...] = ("planning", "codegen", "review", "test", "accept", "revert")
@@ -99,6 +101,13 @@ class StepMessage(_Value):
     """The option that was chosen, if it answers a question."""
     answers: tuple[str, ...] = ()
     """The answer to each question, if several were asked."""
+    said: str = ""
+    """What people have said since a step last made use of that."""
+
+    @property
+    def text(self) -> str:
+        """All of it, for a member to read."""
+        return lines(self.content, self.said)
 
 
 class StatePatch(_Value):
@@ -125,13 +134,27 @@ class StepResult(_Value):
     patch: StatePatch = StatePatch()
     logs: tuple[str, ...] = ()
     actions: tuple[str, ...] = ()
-    """Suggested next actions, such as `suggest_plan_review`, `call_review`, `run_tests`,
-    `ask_user`."""
+    """Suggested next actions, for people: such as `suggest_plan_review`, `call_review`,
+    `run_tests`, `ask_user`.  Nothing is decided by them."""
+    command: Command | None = None
+    """What the user wants done next instead of the phase's other steps."""
+    needs_user: bool = False
+    """Whether another round could not pass the gate either, so that the user must decide."""
     questions: tuple[Ask, ...] = ()
     """Questions whose answers are passed to the step when it runs again."""
     ended_at: str = ""
     cost: StepCost = Field(default_factory=StepCost)
     """What it used; like `ended_at`, filled in by the code that runs the step."""
+
+    @classmethod
+    def stored(cls, value: Mapping[str, object]) -> StepResult:
+        """Read a recorded result; before `command` there was, `actions` said it too."""
+        result = cls.model_validate(value)
+        if "command" in value:
+            return result
+        command = next((one for one in get_args(Command) if one in result.actions), None)
+        needs_user = "ask_user" in result.actions
+        return result.model_copy(update={"command": command, "needs_user": needs_user})
 
 
 class PipelineState(_Value):
@@ -235,6 +258,11 @@ class PipelineState(_Value):
 
     def _with_actor(self, name: Actor, actor: ActorState) -> PipelineState:
         return self.model_copy(update={"actors": {**self.actors, name: actor}})
+
+
+def lines(*texts: str) -> str:
+    """These texts below each other, without those that are empty."""
+    return "\n".join(filter(None, texts))
 
 
 def _flat(nested: Mapping[str, object], above: str = "") -> Iterator[tuple[str, str]]:

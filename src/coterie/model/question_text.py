@@ -159,8 +159,10 @@ def _derived_in_pipeline(subject: about.About) -> Mapping[str, str]:
             return {"names": ", ".join(files)}
         case about.PlanQuestion(role=role):
             return {"role": role or "the plan"}
-        case about.ChangeAcceptance(failed=failed, problem=problem):
+        case about.ChangeAcceptance(failed=failed, problem=problem, said=said):
             gates = f"These gates failed: {', '.join(failed)}. " if failed else ""
-            return {"stand": (f"{problem}. " if problem else "") + gates}
+            words = f"Said meanwhile: {said}\nThe coder hears it if you send the change back. "
+            stand = (f"{problem}. " if problem else "") + gates
+            return {"stand": stand + (words if said else "")}
         case _:
             return {}

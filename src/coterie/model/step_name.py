@@ -27,7 +27,7 @@ _CHECK = re.compile(r".*/check/\d+")
 _PHASE = re.compile(
     r"phase/(?P<visit>\d+)/(?:(?P<kind>enter|override)|step/(?P<step>\w+)/(?P<number>\d+))"
 )
-_ASKS_ROLE = re.compile(r"phase/\d+/step/\w+/\d+/ask/(?P<role>\w+)/")
+_ASKS_ROLE = re.compile(r"phase/\d+/step/\w+/\d+(?:/again/\d+)?/ask/(?P<role>\w+)/")
 
 
 class PermissionKey(NamedTuple):
@@ -201,3 +201,18 @@ def phase(visit: int, what: str) -> str:
 def pipeline_step(visit: int, step: str, number: int) -> str:
     """The given run of a pipeline step within a visit of its phase."""
     return phase(visit, f"step/{step}/{number}")
+
+
+def again(step: str, tries: int) -> str:
+    """A part of a step of a pipeline that is done again, for the given time."""
+    return step if tries == 1 else f"{step}/again/{tries}"
+
+
+def ask(step: str, role: str, prompt: str) -> str:
+    """A turn of the member in a role, within a step of a pipeline."""
+    return f"{step}/ask/{role}/{prompt}"
+
+
+def ask_again(step: str, role: str, number: int) -> str:
+    """What follows after such a turn failed: the name of the step in which it is repeated."""
+    return ask(step, role, f"again/{number}")

@@ -7,6 +7,8 @@ would lose anything.  The repository's hooks are not run (see `git`).  All calls
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Iterator, Set
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from coterie.errors import GitFailed, NotAccepted, UsageError
@@ -139,10 +141,8 @@ class Acceptance:
         changed = {entry[3:] for entry in listed if entry}
         known = set(self.files_of(before))
         new = [PurePosixPath(name) for name in files if name not in known]
-        above = {str(place) for name in new for place in name.parents[:-1]} - known
         # Git would silently overwrite files that it ignores.
-        ignored = {str(name) for name in new if os.path.lexists(self.git.folder / name)}
-        ignored |= {place for place in above if _is_no_folder(self.git.folder / place)}
+        ignored = _in_the_way(self.git.folder, new, known)
         edited = sorted(changed & set(files))
         if edited:
             problem = f"you have uncommitted changes in {', '.join(edited)}"
@@ -241,6 +241,12 @@ class Acceptance:
         )
         return commit, done if files else None
 
+    def forget(self) -> None:
+        """Forget what was accepted and reverted so far; the branch keeps its commits."""
+        for what in ("before", "taking", "accepted"):
+            self._drop(what)
+        self._unmark_reverted()
+
     def _unmark_reverted(self) -> None:
         for what in ("reverting", "reverted", "restoring"):
             self._drop(what)
@@ -265,8 +271,38 @@ class Acceptance:
         self.git.run("update-ref", "-d", self._name(what))
 
 
-def _is_no_folder(place: Path) -> bool:
-    return os.path.lexists(place) and (place.is_symlink() or not place.is_dir())
+def _in_the_way(top: Path, new: Iterable[PurePosixPath], known: Set[str]) -> set[str]:
+    """Return the files outside git's keeping that new files would replace; `known` are those that
+    git keeps."""
+    taken: set[str] = set()
+    for name in new:
+        above = name.parents[:-1]
+        if not known.isdisjoint(map(str, above)):
+            continue  # a file that git keeps becomes this folder
+        taken.update(str(one) for one in above if not _is_missing_or_folder(top / one))
+        taken.update(islice((one for one in _files_at(top, name) if one not in known), 1))
+    return taken
+
+
+def _is_missing_or_folder(place: Path) -> bool:
+    return not os.path.lexists(place) or (place.is_dir() and not place.is_symlink())
+
+
+def _files_at(top: Path, name: PurePosixPath) -> Iterator[str]:
+    """Yield what is at this place: a file, or the files below a folder."""
+    place = top / name
+    if not os.path.lexists(place):
+        return
+    if place.is_symlink() or not place.is_dir():
+        yield str(name)
+        return
+    try:
+        inside = sorted(place.iterdir())
+    except OSError:
+        yield str(name)  # whatever is in there
+        return
+    for one in inside:
+        yield from _files_at(top, name / one.name)
 
 
 def busy_elsewhere(task: str, pid: int | None) -> NotAccepted:

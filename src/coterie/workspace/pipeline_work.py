@@ -1,14 +1,17 @@
 """The change of one pipeline, made in a worktree of its own and committed after every turn.
 
+Its files are named relative to the project, which may be a folder inside the repository.
+
 Work that is reverted before it is accepted is kept under a ref, and the next attempt gets a new
 branch, so a kill in between can never mix the two.  All calls block.
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -32,6 +35,14 @@ class ChangedFile(FileDiffStat):
     """A file that a change touches."""
 
     operation: FileOperation
+    in_repository: str
+    """Its path in the repository."""
+
+
+def dropped_ref(session: str, number: int | None = None) -> str:
+    """Return the ref under which the work of a session is kept that was reverted for the given
+    time; without a number, what all of them begin with."""
+    return f"{_DROPPED}/{session}/" + ("" if number is None else str(number))
 
 
 def reverts_of(root: Path, session: str) -> int:
@@ -39,7 +50,7 @@ def reverts_of(root: Path, session: str) -> int:
     git = repository_of(root)
     if git is None:
         return 0
-    listed = git.run("for-each-ref", "--format=%(refname)", f"{_DROPPED}/{session}/")
+    listed = git.run("for-each-ref", "--format=%(refname)", dropped_ref(session))
     return len(listed.split())
 
 
@@ -98,8 +109,16 @@ class PipelineWork:
         return PipelineWork(replace(self.worktrees, base=base)) if base else self
 
     def open(self) -> Path:
-        """Return the folder to work in."""
+        """Return the project's folder to work in."""
         return self.worktrees.open(self._name)
+
+    def _tracked(self, path: str) -> str:
+        """Return the path in the repository of a file of the project."""
+        return posixpath.normpath(posixpath.join(self.worktrees.inside, path))
+
+    def _own(self, tracked: str) -> str:
+        """Return the path relative to the project of a file in the repository."""
+        return posixpath.relpath(f"/{tracked}", f"/{self.worktrees.inside}")
 
     def commit(self, message: str) -> str:
         """Commit everything in the folder; return the tree's hash."""
@@ -137,30 +156,36 @@ class PipelineWork:
         letters = {path: letter for letter, path in zip(entries, entries, strict=True)}
         return [
             ChangedFile(
-                **asdict(one), operation=_OPERATIONS.get(letters.get(one.path, ""), "modify")
+                self._own(one.path),
+                one.added,
+                one.removed,
+                _OPERATIONS.get(letters.get(one.path, ""), "modify"),
+                one.path,
             )
             for one in stats
         ]
 
     def has(self, path: str) -> bool:
         """Whether the file existed before the change."""
-        words = ("ls-tree", "--full-tree", "--name-only", "-z", self.base, "--", path)
-        return bool(self.worktrees.git.run(*words))
+        words = ("ls-tree", "--full-tree", "--name-only", "-z", self.base, "--")
+        return bool(self.worktrees.git.run(*words, self._tracked(path)))
 
     def files(self) -> list[str]:
-        """List all files of the last commit."""
-        return self.acceptance.files_of(self.tip)
+        """List all files of the project in the last commit."""
+        names = map(self._own, self.acceptance.files_of(self.tip))
+        return [name for name in names if not name.startswith("../")]
 
-    def content(self, path: str) -> bytes:
+    def content(self, file: ChangedFile) -> bytes:
         """Return a file's content in the last commit."""
-        text = self.worktrees.git.run("cat-file", "blob", f"{self.tip}:{path}")
+        text = self.worktrees.git.run("cat-file", "blob", f"{self.tip}:{file.in_repository}")
         return text.encode("utf-8", "surrogateescape")
 
     def put_back(self, paths: Sequence[str], message: str, tree: str | None = None) -> str:
         """Restore files from a tree, by default the one before the change; return the hash of the
         resulting tree."""
         self.open()
-        self.worktrees.put_back(self._name, paths, tree or self.base)
+        names = [self._tracked(path) for path in paths]
+        self.worktrees.put_back(self._name, names, tree or self.base)
         return self.commit(message)
 
     # -- the user's own branch -----------------------------------------------------------------
@@ -194,12 +219,12 @@ class PipelineWork:
 
     def accept(self, message: str, tree: str) -> str:
         """Commit the change to the user's branch as a single commit; return that of an earlier
-        call.
+        call for the same change.
 
         Raises NotAccepted, having changed nothing.
         """
         taken = self.acceptance.accepted
-        if taken is not None:
+        if taken is not None and self._tree_of(taken[1]) == tree:
             return taken[1]
         self.check_unmoved(tree)
         commit = self.worktrees.commit_tree(tree, (self.base,), message)
@@ -233,7 +258,8 @@ class PipelineWork:
 
     def unresolved(self) -> tuple[str, ...]:
         """Return the files with both sides of a conflict between conflict markers."""
-        return self.worktrees.unresolved(self._name, [one.path for one in self.changed()])
+        names = [one.in_repository for one in self.changed()]
+        return tuple(map(self._own, self.worktrees.unresolved(self._name, names)))
 
     def clear(self) -> None:
         """Remove the folder of the work, which is in the user's branch or kept under a ref."""
@@ -245,7 +271,7 @@ class PipelineWork:
         A folder that cannot be committed stays.  Doing it again has no effect.
         """
         git, session = self.worktrees.git, self.worktrees.session
-        ref, branch = f"{_DROPPED}/{session}/{number}", f"{HEADS}{self.worktrees.branch}"
+        ref, branch = dropped_ref(session, number), f"{HEADS}{self.worktrees.branch}"
         kept = git.commit(ref)
         if kept is None:
             if git.commit(branch) is not None:
@@ -253,6 +279,7 @@ class PipelineWork:
                     self.commit("Reverted before it was accepted")
             kept = self.tip
             git.run("update-ref", ref, kept)
+        self.acceptance.forget()  # it would be taken for that of the next attempt
         self.clear()
         if git.commit(branch) is not None and not self.worktrees.is_open(self._name):
             git.run("update-ref", "-d", branch)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coterie.errors import GitFailed, UsageError
+from coterie.errors import GitFailed, NotOurs, UsageError
 from coterie.workspace.beneath import real_folder
 from coterie.workspace.git import CHECKOUT_TIMEOUT, Git, locked, repository_of
 from coterie.workspace.own_worktree import own_worktree
@@ -199,11 +199,11 @@ class TicketWorktrees(SessionScoped):
 
     def check_out(self, commit: str) -> Path:
         """Check out exactly this commit in the folder where checks run."""
-        inside = self._worktree(MERGED, self.base)
+        self._worktree(MERGED, self.base)
         with self._exclusive_in(MERGED) as git:
             git.run("checkout", "--quiet", "--detach", "--force", commit, timeout=CHECKOUT_TIMEOUT)
             git.run("clean", "-dffq")
-        return inside
+        return self._project_in(MERGED)
 
     def land(self, commit: str) -> None:
         """Approve a merge: move the branch to it, if it is still where the merge began."""
@@ -248,7 +248,20 @@ class TicketWorktrees(SessionScoped):
     def _worktree(self, name: str, at: str) -> Path:
         """Return the project's folder in a worktree of the session, creating that if needed."""
         self._make()
-        return own_worktree(self.root, self.folder / name, f"{self.session}/{name}", at)
+        own_worktree(self.root, self.folder / name, f"{self.session}/{name}", at)
+        return self._project_in(name)
+
+    def _project_in(self, name: str) -> Path:
+        """Return the project's folder in a worktree; git has none while no file is committed."""
+        top = self.folder / name
+        with suppress(NotOurs):  # something else has its name there
+            return real_folder(top, *self.inside.parts, make=True)
+        return top
+
+    @property
+    def inside(self) -> Path:
+        """The project's folder relative to the repository."""
+        return self.root.resolve().relative_to(self.git.folder)
 
     def _make(self) -> None:
         """Create the folder of the worktrees, without following links."""

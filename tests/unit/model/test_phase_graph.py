@@ -59,6 +59,11 @@ BACK = {"steps": ["test_run"], "gate": "tests", "next": "accept"}
             "is not a step: codgen",
         ),
         (
+            {"codegen": {"steps": ["codegen", "codegen"], "next": "accept"}, **END},
+            "phases.codegen.steps.1",
+            "appears twice in codegen: codegen",
+        ),
+        (
             {"codegen": {"steps": ["codegen"], "gate": "tests", "next": "accept"}, **END},
             "phases.codegen.gate",
             "which no step of codegen decides; add test_run",

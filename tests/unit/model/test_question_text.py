@@ -43,6 +43,7 @@ SUBJECTS: list[about.About] = [
     about.PlanQuestion(question="Which currency?", role="risk", number=1, total=2),
     about.ChangeAcceptance(summary="1 file", tree="9c1e"),
     about.ChangeAcceptance(summary="1 file", tree="9c1e", failed=("tests",), problem="main moved"),
+    about.ChangeAcceptance(summary="1 file", tree="9c1e", said="also handle refunds"),
     about.SilentMachine(
         machine="gpu1", owner="9c1e", beat=3, since="2026-11-15T12:04:31Z", tasks=("k3f9",)
     ),
@@ -145,6 +146,13 @@ Only you can override it.\
                 "Accept the change: 1 file",
                 "main moved. These gates failed: tests. "
                 "You can give the commit message with it (--say).",
+            ),
+            (
+                "Accept the change: 1 file",
+                """\
+Said meanwhile: also handle refunds
+The coder hears it if you send the change back. You can give the commit message with it (--say).\
+""",
             ),
             (
                 "gpu1 has not been heard from since 2026-11-15 12:04 UTC",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,20 @@ def test_tickets() -> None:
     assert not parse(step_name.ticket("T2", 5, "work/said/1")).is_failed_ticket
     assert parse(step_name.history("T2", 3)).ticket == "T2"
     assert parse(step_name.check(step_name.ticket("T2", 5, "review"), 1)).is_check
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+def test_every_turn_of_a_role_in_a_pipeline_belongs_to_its_thread(tries: int) -> None:
+    """Recorded names stay as they are, so their text is here too."""
+    step = step_name.again(step_name.pipeline_step(3, "codegen", 2), tries)
+    turn = step_name.ask(step, "codegen", "codegen_intent")
+    repeated = step_name.ask(step_name.ask_again(step, "codegen", 2), "codegen", "codegen_intent")
+    middle = "" if tries == 1 else "/again/2"
+    assert [turn, repeated] == [
+        f"phase/3/step/codegen/2{middle}/ask/codegen/codegen_intent",
+        f"phase/3/step/codegen/2{middle}/ask/codegen/again/2/ask/codegen/codegen_intent",
+    ]
+    assert [parse(one).topic for one in (turn, repeated)] == ["codegen", "codegen"]
 
 
 def test_what_the_engine_asks_for() -> None:

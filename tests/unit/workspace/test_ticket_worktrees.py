@@ -203,6 +203,10 @@ def test_a_project_inside_a_repository(project: Path) -> None:
     git(project, "commit", "-qm", "more")
     worktrees = worktrees_of(project / "app")
     assert (worktrees.open("T1") / "src" / "a.py").read_text() == "a\n"
+    (project / "new" / ".coterie").mkdir(parents=True)
+    worktrees = worktrees_of(project / "new")
+    for folder in (worktrees.open("T2"), worktrees.check_out(worktrees.head())):
+        assert (folder.name, list(folder.iterdir())) == ("new", []), "git has nothing of it yet"
 
 
 def test_without_git_there_are_no_worktrees(tmp_path: Path) -> None:

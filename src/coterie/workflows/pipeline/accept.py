@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any, Final, cast
 
 from coterie.errors import NotAccepted
 from coterie.model.about import ChangeAcceptance
@@ -16,7 +17,9 @@ from coterie.workflows.pipeline.evaluation import RunTestsStep
 from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
 from coterie.workspace.pipeline_work import PipelineWork
 
-ACCEPT, OVERRIDE, REVERT, CODEGEN = "accept", "override", "revert", "codegen"
+ACCEPT, OVERRIDE = "accept", "override"
+REVERT: Final = "revert"
+CODEGEN: Final = "codegen"
 RECHECK = "recheck"
 COMMITTING = (ACCEPT, OVERRIDE, RECHECK)
 """Answers after which a change is committed."""
@@ -29,33 +32,39 @@ class AcceptStep(PipelineStepRun):
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Commit the change; ask first, unless the answer was given at the start."""
+        result = await self._decided(state, message)
+        words = message.said if message else ""
+        asked = tuple(_with_words(one, words) for one in result.questions)
+        return result.model_copy(update={"questions": asked})
+
+    async def _decided(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         choice = message.choice if message else ""
         if choice in (REVERT, CODEGEN):
             comment = message.content if message else ""
             if choice == CODEGEN:
                 comment = "\n".join(filter(None, (comment, await self._handed_over())))
-            return StepResult(patch=StatePatch(status="idle", reason=comment), actions=(choice,))
+            patch = StatePatch(status="idle", reason=comment)
+            return StepResult(patch=patch, actions=(choice,), command=choice)
         if message is not None and choice == RECHECK:
             return await self._recheck(state, message)
         tree = await self.git(lambda work: work.tree)
         failed = await self._failed(state, tree)
         if message is not None and choice in (ACCEPT, OVERRIDE) and self.number > 1:
             # Bound to what the user saw: another tree is refused.
-            text = message.content or state.meta.message or self._title()
+            text = self._commit_message(state, message)
             over = failed if choice == OVERRIDE else ()
             return await self._take(state, text, state.meta.tree, over)
         commit_message = self._approved_message(state, message)
         if commit_message and not failed:
             return await self._take(state, commit_message, tree)
         result = await self._asked(state, tree, failed)
-        comment = message.content if message and message.sender == "user" else ""
-        patch = result.patch.model_copy(update={"message": comment})
+        patch = result.patch.model_copy(update={"message": commit_message or ""})
         return result.model_copy(update={"patch": patch})
 
     async def _recheck(self, state: PipelineState, message: StepMessage) -> StepResult:
         """Bring the change onto the user's branch as it is now, test that, and commit it if it
         passes: that is what the user approved."""
-        text = message.content or state.meta.message or self._title()
+        text = self._commit_message(state, message)
 
         async def before() -> object:
             tree = await self.git(lambda work: work.tree)
@@ -114,8 +123,10 @@ class AcceptStep(PipelineStepRun):
 
     def _approved_message(self, state: PipelineState, message: StepMessage | None) -> str | None:
         """Return the commit message if the user approved before the gates were checked."""
-        if message is not None and message.sender == "user":
-            return message.content if message.choice == ACCEPT else None
+        if message is not None and message.choice == ACCEPT:
+            return message.content
+        if message is not None and message.said:
+            return None  # they may want something else
         # An approval given at the start never covers a gate that failed.
         passed = all(gate.passed for gate in state.meta.gates.values())
         return self.services.settings.accept if passed else None
@@ -172,6 +183,10 @@ class AcceptStep(PipelineStepRun):
         since = await self.git(lambda work: work.changed(decided))
         return gate == "review" and all(is_test(one.path) for one in since)
 
+    def _commit_message(self, state: PipelineState, message: StepMessage) -> str:
+        given = message.content or state.meta.message or self.services.settings.accept
+        return given or self._title()
+
     def _title(self) -> str:
         return self.services.task.goal.strip().partition("\n")[0][:_TITLE]
 
@@ -180,13 +195,20 @@ class AcceptStep(PipelineStepRun):
     ) -> StepResult:
         patch = await self.read(state, "code.patch", CodePatch)
         size = patch.summary if patch else None
-        summary = size_text(size) if size else ""
+        behind = await self.git(lambda work: work.is_behind)
+        about = ChangeAcceptance(
+            summary=size_text(size) if size else "",
+            tree=tree,
+            failed=failed,
+            problem=problem,
+            behind=behind,
+        )
         question = Ask(
             COTERIE,
             "Composite",
-            ChangeAcceptance(summary=summary, tree=tree, failed=failed, problem=problem),
+            about,
             options=(
-                *_commit_options(failed, is_behind=await self.git(lambda work: work.is_behind)),
+                *_commit_options(failed, is_behind=behind),
                 Option(id=CODEGEN, label="send it back", detail="with your comment"),
                 Option(id=REVERT, label="revert the work"),
                 STOP,
@@ -202,6 +224,13 @@ class AcceptStep(PipelineStepRun):
             questions=(question,),
             actions=("ask_user",),
         )
+
+
+def _with_words(question: Ask, words: str) -> Ask:
+    """Return a question with what people said meanwhile, which no other step has used."""
+    if not isinstance(question.about, ChangeAcceptance):
+        return question
+    return replace(question, about=question.about.model_copy(update={"said": words}))
 
 
 def _commit_options(failed: tuple[str, ...], *, is_behind: bool) -> list[Option]:

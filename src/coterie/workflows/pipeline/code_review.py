@@ -6,6 +6,7 @@ from itertools import count
 
 import anyio
 
+from coterie.model import step_name
 from coterie.model.artifact import GateDecision, MeetingMinutes
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.reviews import (
@@ -84,7 +85,7 @@ class CodeReviewStep(PipelineStepRun):
                     break
                 if not await self.retried(role, failed, number):
                     break
-                await look(role, f"{self.name}/ask/{role}/again/{number}")
+                await look(role, step_name.ask_again(self.name, role, number))
         return {role: answers[role] for role in _ROLES}
 
     def _opinion(self, role: ReviewRole, opinion: ReviewOpinion) -> MemberOpinion:

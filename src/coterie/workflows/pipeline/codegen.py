@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any, ClassVar, cast
 
 from coterie.errors import GitFailed
+from coterie.model import step_name
 from coterie.model.about import OutsideEdits, UnplannedFiles
 from coterie.model.code_change import (
     CodegenIr,
@@ -40,6 +41,10 @@ def size_text(size: DiffSummary) -> str:
     return f"{files}, +{size.additions} -{size.deletions}"
 
 
+def _full(file: ChangedFile) -> str:
+    return f"{file.in_repository}.full"
+
+
 def _commit_problem_note(problem: str) -> list[str]:
     if not problem:
         return []
@@ -60,7 +65,7 @@ class ChangeStep(PipelineStepRun):
         """
         findings, problem = cast("list[str]", facts["findings"]), ""
         for tries in count(1):
-            name = self.name if tries == 1 else f"{self.name}/again/{tries}"
+            name = step_name.again(self.name, tries)
             before = await self._users_tree(f"{name}/before")
             run = PipelineStepRun(self.services, name)
             await run.need(
@@ -120,7 +125,7 @@ class ChangeStep(PipelineStepRun):
         """Write the current change to `patch.json` and `files/`; return it with its artifacts."""
         changed = await self.changed()
         contents = {
-            f"{one.path}.full": await self.git(lambda work, path=one.path: work.content(path))
+            _full(one): await self.git(lambda work, one=one: work.content(one))
             for one in changed
             if one.operation != "delete"
         }
@@ -130,7 +135,7 @@ class ChangeStep(PipelineStepRun):
                 operation=one.operation,
                 additions=one.added,
                 deletions=one.removed,
-                full=f"files/{one.path}.full" if one.operation != "delete" else None,
+                full=f"files/{_full(one)}" if one.operation != "delete" else None,
                 is_planned=one.path in planned,
             )
             for one in changed
@@ -172,6 +177,8 @@ class ChangeStep(PipelineStepRun):
 class CodegenStep(ChangeStep):
     """Writes the intent for each file, then makes the change."""
 
+    uses_words: ClassVar[bool] = True
+
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Return the change as a patch, or ask first if it touches files that were not planned."""
         plan_files = await self.read(state, "plan_files", PlanFiles)
@@ -179,7 +186,7 @@ class CodegenStep(ChangeStep):
         choice = message.choice if message else ""
         artifacts: dict[str, str] = {}
         if choice == PUT_BACK:
-            await self._put_back((planned or set()) | await self._allowed_before(state))
+            await self._put_back(await self._allowed(state, planned, artifacts))
         elif choice != ALLOW:
             intent = await self._intent(state, message, plan_files)
             artifacts = await self._written(intent, plan_files)
@@ -192,8 +199,7 @@ class CodegenStep(ChangeStep):
         if all(one.path in specs for one in changed):
             patch = StatePatch(status="failed", reason="nothing was changed", artifacts=artifacts)
             return StepResult(patch=patch)
-        allowed = planned if planned is not None else await self._intended(state, artifacts)
-        allowed |= await self._allowed_before(state)
+        allowed = await self._allowed(state, planned, artifacts)
         outside = [one.path for one in changed if one.path not in allowed]
         if outside and choice not in (ALLOW, PUT_BACK):
             result = self.unplanned("codegen", outside, state)
@@ -209,6 +215,13 @@ class CodegenStep(ChangeStep):
         return StepResult(
             patch=StatePatch(artifacts={**artifacts, **files}), logs=logs, actions=("call_review",)
         )
+
+    async def _allowed(
+        self, state: PipelineState, planned: set[str] | None, artifacts: dict[str, str]
+    ) -> set[str]:
+        """Return the files that may be changed without asking."""
+        planned = await self._intended(state, artifacts) if planned is None else planned
+        return planned | await self._allowed_before(state)
 
     async def _intended(self, state: PipelineState, artifacts: dict[str, str]) -> set[str]:
         """Return the files of the coder's intent: without a plan, these count as planned."""
@@ -266,7 +279,7 @@ class CodegenStep(ChangeStep):
 
     async def _findings(self, state: PipelineState, message: StepMessage | None) -> list[str]:
         """Return what must be fixed after the last round."""
-        findings = [message.content] if message and message.content else []
+        findings = [message.text] if message and message.text else []
         review = await self.read(state, "review.code", CodeReview)
         for one in review.must_fix if review else ():
             where = f"{one.file}:{one.line}" if one.line else one.file
@@ -318,7 +331,7 @@ class WriteTestsStep(ChangeStep):
             "tests": tests,
             "changed": ", ".join(changed),
             "files": suggested_tests(changed, known),
-            "findings": [message.content] if message and message.content else [],
+            "findings": [message.text] if message and message.text else [],
         }
         return await self.change("test_codegen", facts, "tests")
 

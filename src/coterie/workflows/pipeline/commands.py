@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from coterie.model.interaction import Option
 from coterie.model.phase_graph import PIPELINE_STEPS, PhaseGraph
-from coterie.model.pipeline_state import PipelineState, StepMessage
+from coterie.model.pipeline_state import Command, PipelineState, StepMessage
 
-REVERT = "revert"
-COMMANDS: Mapping[str, tuple[str, ...]] = {
+REVERT: Final = "revert"
+COMMANDS: Mapping[Command, tuple[str, ...]] = {
     "plan": ("workshop",),
     "planreview": ("plan_review",),
     "meeting": ("review_meeting", "planning_meeting"),
@@ -31,7 +31,9 @@ class NextPhase(NamedTuple):
     message: StepMessage | None = None
 
 
-def phase_for_command(command: str, graph: PhaseGraph, state: PipelineState) -> NextPhase | None:
+def phase_for_command(
+    command: Command, graph: PhaseGraph, state: PipelineState
+) -> NextPhase | None:
     """Return the phase and step that a command leads to; None if the state does not allow it."""
     for step in COMMANDS[command]:
         for name, phase in graph.phases.items():

@@ -51,9 +51,10 @@ class RunTestsStep(PipelineStepRun):
         tests = await self.read(state, "test.plan", PlannedTests)
         strategy = (f"strategy: {tests.strategy}",) if tests and tests.strategy else ()
         # Without a command that may be run, no other change would pass either.
-        actions = () if runs and not refused else ("ask_user",)
+        needs_user = not runs or bool(refused)
         return StepResult(
-            actions=actions,
+            actions=("ask_user",) if needs_user else (),
+            needs_user=needs_user,
             patch=patch,
             logs=(*strategy, *(f"{r.command}: {_ended(r)}" for r in runs)),
         )

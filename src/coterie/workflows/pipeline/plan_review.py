@@ -63,7 +63,7 @@ class PlanReviewStep(PlanStep):
         facts = {
             "plan": plan_document(plan),
             "issues": [one.message for one in issues],
-            "notes": message.content if message else "",
+            "notes": message.text if message else "",
         }
         opinion = await self.ask("plan_review", PlanOpinion, facts)
         return None if isinstance(opinion, TurnFailed) else opinion

@@ -68,7 +68,7 @@ class PlanningMeetingStep(PlanStep):
             "plan": plan_document(plan),
             "review": review.written(),
             "questions": plan.open_questions,
-            "notes": message.content if message else "",
+            "notes": message.text if message else "",
         }
         chair = await self.ask("chair", ChairDecision, facts, prompt="planning_meeting")
         minutes: MeetingMinutes | None = None

@@ -19,10 +19,12 @@ from coterie.model.interaction import Ask, ContentKind, Option, Response
 from coterie.model.phase_graph import DONE, PIPELINE_STEPS, PhaseGraph
 from coterie.model.pipeline_state import (
     ACTOR_OF,
+    Command,
     PipelineSettings,
     PipelineState,
     StepMessage,
     StepResult,
+    lines,
     trajectory_line,
 )
 from coterie.model.record import PhaseRecord
@@ -31,7 +33,7 @@ from coterie.model.ticket import BASE_COMMIT
 from coterie.model.trajectory import TrajectoryLine
 from coterie.ports import Context
 from coterie.workflows.chat import STOP
-from coterie.workflows.pipeline.accept import AcceptStep
+from coterie.workflows.pipeline.accept import ACCEPT, AcceptStep
 from coterie.workflows.pipeline.code_review import CodeReviewStep, ReviewMeetingStep
 from coterie.workflows.pipeline.codegen import CodegenStep, WriteTestsStep
 from coterie.workflows.pipeline.commands import (
@@ -61,9 +63,6 @@ STEPS: Mapping[str, type[PipelineStepRun]] = {
 }
 
 
-ASK_USER = "ask_user"
-
-
 class WorkReverted(Exception):
     """The work was reverted while a step was running."""
 
@@ -83,7 +82,9 @@ class PipelineRunner:
         """How often the gate of each phase sent the work back since the user last did so."""
         self._trajectory: list[TrajectoryLine] = []
         self._last_heard = 1 if task.goal else 0
-        """The number of the last message of the conversation that was passed on to a step."""
+        """The number of the last message of the conversation that was heard."""
+        self._said = ""
+        """What people have said since a step last made use of that."""
 
     async def run(self) -> Ended:
         """Go through the phases until the end."""
@@ -122,8 +123,7 @@ class PipelineRunner:
         entered = cast("dict[str, Any]", await self._context.step(name, [], enter))
         phase, reverts = str(entered["phase"]), int(entered["reverts"])
         self._last_heard: int = entered["heard"]
-        if entered["said"]:
-            where = where._replace(message=_joined(where.message, entered["said"]))
+        self._said = lines(self._said, entered["said"])
         self._state = self._state.entered(phase, reverts)
         await self._open_work(base, reverts)
         if reverts != seen:
@@ -165,25 +165,31 @@ class PipelineRunner:
         message, cannot_retry = where.message, False
         for step in steps[begin:]:
             result = await self._run_step(visit, step, message)
-            command = next((one for one in result.actions if one in (*COMMANDS, REVERT)), None)
-            if command is not None:
-                return await self._run_command(visit, command, result.patch.reason)
+            if result.command is not None:
+                return await self._run_command(visit, result.command, result.patch.reason)
             message = None
-            cannot_retry |= ASK_USER in result.actions
+            cannot_retry |= result.needs_user
         return await self._follow(visit, where.phase, cannot_retry=cannot_retry)
 
     async def _run_step(self, visit: int, step: str, message: StepMessage | None) -> StepResult:
         """Run a step, again with every answer until it has no more questions."""
         for number in count(1):
-            result = await self._run_step_once(visit, step, number, message)
+            result = await self._run_step_once(visit, step, number, self._with_words(message))
             name = step_name.pipeline_step(visit, step, number)
             if result.questions:
                 message = await self._answers(name, result.questions)
             elif result.patch.status == "failed" and result.patch.gate is None:
                 message = await self._after_failure(name, step, result)
             else:
+                self._said = "" if STEPS[step].uses_words else self._said
                 return result
         raise AssertionError("unreachable")
+
+    def _with_words(self, message: StepMessage | None) -> StepMessage | None:
+        if not self._said:
+            return message
+        own = message or StepMessage(sender="user")
+        return own.model_copy(update={"sender": "user", "said": self._said})
 
     async def _run_step_once(
         self, visit: int, step: str, number: int, message: StepMessage | None
@@ -203,7 +209,8 @@ class PipelineRunner:
             made = await self._services.measured(STEPS[step](self._services, name), state, message)
             return made.model_dump(mode="json")
 
-        result = StepResult.model_validate(await self._context.step(name, [step], work))
+        recorded = await self._context.step(name, [step], work)
+        result = StepResult.stored(cast("Mapping[str, object]", recorded))
         self._state = state.after(step, result.patch)
         line = trajectory_line(visit, step, state, result)
         self._trajectory += [line] if line else []
@@ -270,7 +277,8 @@ class PipelineRunner:
             return await self._run_command(visit, response.selected_option_id, comment)
         if response.selected_option_id != "override":
             self._rounds[name] = 0
-            message = StepMessage(sender="user", content="\n".join((*decision.reasons, comment)))
+            self._said = lines(self._said, comment)
+            message = StepMessage(sender="user", content="\n".join(decision.reasons))
             return NextPhase(phase.back or name, message=message)
 
         async def override() -> object:
@@ -306,11 +314,11 @@ class PipelineRunner:
         )
         await self._write_state()
         response = await self._services.ask_user(step_name.phase(visit, "choice"), question)
-        comment, choice = _words(response), response.selected_option_id or "next"
-        if choice != "next":
+        comment, choice = _words(response), response.selected_option_id
+        if choice in (*COMMANDS, REVERT):
             return await self._run_command(visit, choice, comment)
-        message = StepMessage(sender="user", content=comment) if comment else None
-        return NextPhase(following, message=message)
+        self._said = lines(self._said, comment)
+        return NextPhase(following)
 
     async def _shown(self, phase: str) -> tuple[str, ContentKind]:
         """Return what to show the user after a phase: its plan, or the change."""
@@ -324,15 +332,18 @@ class PipelineRunner:
             return await anyio.to_thread.run_sync(work.diff), "Diff"
         return "", "PlainText"
 
-    async def _run_command(self, visit: int, command: str, comment: str) -> NextPhase:
+    async def _run_command(self, visit: int, command: Command, comment: str) -> NextPhase:
         """Return the phase that a command leads to; `REVERT` takes the work back first."""
+        if command != ACCEPT:
+            self._said, comment = lines(self._said, comment), ""
         if command == REVERT:
             name = step_name.phase(visit, REVERT)
             await self._context.step(name, [], self._drop)
             return NextPhase(self._graph.start)
         target = phase_for_command(command, self._graph, self._state)
         assert target is not None, "only what can be done is offered"
-        message = StepMessage(sender="user", content=comment, choice=command) if comment else None
+        # Of this command, the comment is the commit message.
+        message = StepMessage(sender="user", content=comment, choice=ACCEPT) if comment else None
         return target._replace(message=message)
 
     async def _drop(self) -> object:
@@ -371,11 +382,6 @@ class PipelineRunner:
 
     def _tell(self, record: PhaseRecord) -> None:
         self._context.tell(record)
-
-
-def _joined(message: StepMessage | None, text: str) -> StepMessage:
-    before = f"{message.content}\n" if message and message.content else ""
-    return StepMessage(sender="user", content=f"{before}{text}")
 
 
 def _words(response: Response) -> str:

@@ -154,6 +154,8 @@ class PipelineStepRun:
     """How often an agent may fail before that is the result; None: as often as in other turns."""
     changes_files: ClassVar[bool] = False
     """Whether what members leave in the folder is part of the change."""
+    uses_words: ClassVar[bool] = False
+    """Whether what people say changes what is done here; else later steps hear it too."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Run the step; `message` is what the user said, or why it is run again."""
@@ -193,7 +195,8 @@ class PipelineStepRun:
         request = StructuredRequest(full_prompt, wanted, prompt, self.tries, role)
         # Nobody works in the user's own tree, not even to read it.
         member = self.member(role, folder or await self.git(PipelineWork.open))
-        return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, request)
+        name = step_name.ask(self.name, role, prompt)
+        return await services.turns.ask(name, member, request)
 
     async def need(
         self, role: str, wanted: type[AnyModel], facts: Mapping[str, object], *, prompt: str = ""
@@ -204,7 +207,7 @@ class PipelineStepRun:
             if not isinstance(reply, TurnFailed):
                 return reply
             await self._after_failure(role, prompt or role, reply, tries - 1, (_RETRY, STOP))
-            again = PipelineStepRun(self.services, f"{self.name}/ask/{role}/again/{tries}")
+            again = PipelineStepRun(self.services, step_name.ask_again(self.name, role, tries))
             reply = await again.ask(role, wanted, facts, prompt=prompt)
         raise AssertionError("unreachable")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 import anyio
 import anyio.to_thread
@@ -129,9 +130,11 @@ class WorkshopStep(PlanStep):
     """The roles contribute in parallel, one of them turns that into a plan, and they settle its
     open questions among themselves as far as they can."""
 
+    uses_words: ClassVar[bool] = True
+
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Write the plan as data and as text."""
-        notes = message.content if message else ""
+        notes = message.text if message else ""
         before = await self.read(state, "planning.current", StructuredPlan)
         opening = {"from": "user", "content": notes or self.services.task.goal}
         if message is not None and message.sender == "agent":
