@@ -75,6 +75,14 @@ def test_effects(tool: str, effect: str) -> None:
         # If it cannot be determined, it may be anywhere.
         ("src", "*/../../*", "/"),
         ("", "{/etc,x}/*", "/"),
+        ("", "{..,x}/*", "/"),
+        ("", "{x,..}/*", "/"),
+        ("", ".{.,x}/*", "/"),
+        ("", "{.,x}{.,y}/*", "/"),
+        ("", "[.][.]/*", "/"),
+        ("", r"\.\./*", "/"),
+        ("src", "*.{ts,tsx}", "src"),
+        ("src", "[^.]*.py", "src"),
     ],
 )
 def test_where_a_search_looks(folder: str, pattern: str, place: str) -> None:

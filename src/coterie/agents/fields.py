@@ -169,14 +169,16 @@ def _now() -> datetime:
 
 
 _GLOB_CHARACTERS = frozenset("*?[{")
-_BRACED = re.compile(r"\{[^}]*/")
+_LEADS_UP = re.compile(r"\{[^}]*(?:/|\.\.)|[{,]\.*[,}]|\[\.\]")
+"""What may become `..`, or hide where a pattern leads: `{a/b,c}`, `{..,a}`, `.{.,a}`, `[.][.]`."""
 ANYWHERE = "/"
 
 
 def searched(folder: str, pattern: str = "") -> str:
     """Return the folder that a search covers: the given one, or where its pattern leads."""
     names = pattern.split("/")
-    if ".." in names or _BRACED.search(pattern):
+    plain = pattern.replace("\\", "")
+    if ".." in plain.split("/") or _LEADS_UP.search(plain):
         return ANYWHERE
     fixed = takewhile(lambda name: not _GLOB_CHARACTERS.intersection(name), names[:-1])
     root = "/" if pattern.startswith("/") else ""
