@@ -333,7 +333,7 @@ HOOK = {**DIFF, "path": ".git/hooks/pre-commit"}
     [
         ("full", COMMAND, "allow_once"),
         ("read", {"kind": "edit", "content": [DIFF]}, "reject_once"),
-        ("read", {"kind": "search", "rawInput": {"pattern": "x"}}, "allow_once"),
+        ("read", {"kind": "search", "rawInput": {"pattern": "x", "path": "src"}}, "allow_once"),
         ("read", {"kind": "search", "title": "x"}, None),
         ("read", {"kind": "think", "title": "x"}, "allow_once"),
         ("read", {"kind": "read", "locations": [{"path": "cart.py"}]}, "allow_once"),
@@ -428,7 +428,7 @@ CWD = "/w"
         ),
         (
             {"kind": "search", "rawInput": {"pattern": "a/b*"}, "_meta": {"toolName": "glob"}},
-            Action("read", "glob", CWD, paths=("a",)),
+            Action("read", "glob", CWD, paths=("a",), names_only=True),
         ),
         ({"kind": "think", "title": "x"}, Action("read", "think", CWD)),
         (

@@ -144,7 +144,10 @@ async def test_talking(harness: TimelineHarness) -> None:
 def test_where_it_searches_is_only_in_the_title(tool: str, title: str, place: str) -> None:
     told = GeminiCall(f"{tool}__{tool}_1_0")
     told.learn({"kind": "search", "title": title, "locations": []})
-    assert action_of(told, "/w") == Action("read", tool, "/w", paths=(place,))
+    names_only = tool in ("glob", "list_directory")
+    assert action_of(told, "/w") == Action(
+        "read", tool, "/w", paths=(place,), names_only=names_only
+    )
 
 
 def test_searching_the_web_is_no_reading() -> None:

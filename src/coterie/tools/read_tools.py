@@ -205,6 +205,7 @@ class ListFiles(Tool[ListFilesInput]):
 
     name = "listFiles"
     inputs = ListFilesInput
+    names_only = True
 
     def _run(self, arguments: ListFilesInput) -> ToolOutcome:
         with self.root.resolve(arguments.path) as place:

@@ -40,6 +40,8 @@ _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("read", "search", "think"), "read"),
     **dict.fromkeys(("edit", "delete", "move"), "write"),
 }
+_LISTS = frozenset({"glob", "list", "list_directory"})
+"""Tools that show names of files, not what is in them."""
 _FOLDERS = ("workdir", "directory", "dir_path", "cwd")
 """What agents call the folder that a command runs in."""
 
@@ -233,7 +235,7 @@ def action_of(call: AcpCall, cwd: str) -> Action:
     if kind in ("edit", "delete", "move") or call.diffs:
         return Action("write", name, cwd, paths=_written(call))
     if kind == "search":
-        return Action("read", name, cwd, paths=(call.searched,))
+        return Action("read", name, cwd, paths=(call.searched,), names_only=name in _LISTS)
     if kind == "think":
         return Action("read", name, cwd)
     if kind == "read" and call.places:
