@@ -175,6 +175,7 @@ SAME_EFFECT: list[Case] = [
         "dd of=secrets/y",
         "install --target-directory=secrets x",
         "ln -s x secrets/y",
+        "echo x > \\\n secrets/y",
         "git checkout -- secrets/key.pem",
     ),
     (rules("full", deny="write(secrets/**)"), run("cat secrets/key.pem"), "allow"),
