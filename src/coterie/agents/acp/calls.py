@@ -105,7 +105,7 @@ class AcpCall:
         return exact_text(self.fields.get("title"))
 
     @property
-    def said(self) -> str:
+    def description(self) -> str:
         """What the agent says about it."""
         texts = (text(mapping(part.get("content")).get("text")) for part in self._content)
         return "\n".join(part for part in texts if part)
@@ -113,7 +113,7 @@ class AcpCall:
     @property
     def why(self) -> str:
         """The reason for it."""
-        return text(self.raw_input.get("description")) or self.said
+        return text(self.raw_input.get("description")) or self.description
 
     @property
     def folder(self) -> str:
@@ -155,7 +155,7 @@ class AcpCall:
         named = "command" if self.kind == "execute" else "title"
         # Whole files may have to be compared, so only if somebody will look at the diff.
         diff = self.diff if self.asked else ""
-        facts = {named: self.title, "description": self.said, "diff": diff}
+        facts = {named: self.title, "description": self.description, "diff": diff}
         given = dict(raw) or {name: value for name, value in facts.items() if value}
         if self.paths and self.kind != "execute" and not any(name in given for name in _PATHS):
             given["path"] = self.paths[0]
@@ -219,7 +219,7 @@ def _outcome(piece: Object) -> Object:
     """Return what the tool gave back."""
     call = AcpCall("", {"content": piece.get("content")})
     changed = [change.get("path") for change in call.diffs]
-    output = {"text": call.said, "changed": changed, "result": piece.get("rawOutput")}
+    output = {"text": call.description, "changed": changed, "result": piece.get("rawOutput")}
     return cast("Object", bounded({name: value for name, value in output.items() if value}))
 
 

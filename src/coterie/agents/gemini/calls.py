@@ -37,12 +37,12 @@ class GeminiCall(AcpCall):
 
     @property
     def why(self) -> str:
-        reason = _REASON.fullmatch(self.said)
-        return (reason["why"] or "") if reason else self.said
+        reason = _REASON.fullmatch(self.description)
+        return (reason["why"] or "") if reason else self.description
 
     @property
     def folder(self) -> str:
-        mention = _IN.fullmatch(self.said)
+        mention = _IN.fullmatch(self.description)
         return mention[1] if mention else ""
 
     @property
