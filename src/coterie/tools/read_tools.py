@@ -203,9 +203,9 @@ class ListFiles(Tool[ListFilesInput]):
 
     root: WorkspaceRoot
 
+    names_only = True
     name = "listFiles"
     inputs = ListFilesInput
-    names_only = True
 
     def _run(self, arguments: ListFilesInput) -> ToolOutcome:
         with self.root.resolve(arguments.path) as place:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import cast
 
 import anyio
@@ -204,10 +205,8 @@ class CodexTurn:
         self.deadline.start()
 
     def interruptible(self) -> anyio.CancelScope:
-        """Return a scope that the interrupt cancels, even if it came earlier."""
-        self.ours = anyio.CancelScope()
-        if self.interrupted:
-            self.ours.cancel()
+        """Return a scope that ends with the interrupt, at once if there was one."""
+        self.ours = anyio.CancelScope(deadline=-inf if self.interrupted else inf)
         return self.ours
 
     @property
