@@ -23,6 +23,7 @@ from coterie.cli.text import (
     parse_span,
     table,
     token_count,
+    warned,
     wrap,
 )
 from coterie.model.record import ErrorRecord, MessageRecord, ToolCallRecord
@@ -75,6 +76,17 @@ def test_an_event_begins_below_its_head_where_there_is_no_room_beside_it() -> No
         "  gate plan failed: no test",
         "  names the file",
     ]
+
+
+def test_only_the_mode_is_a_warning() -> None:
+    paint = Paint(wanted=True)
+    assert warned("claude · full", "full", paint) == "claude · " + paint("full", "bad")
+    assert warned("to the full", "ask", paint) == "to the full"
+    rows = [("make full", "full"), ("make", "ask")]
+    lines = table(
+        rows, 40, painted=lambda cell, row, column: f"{row}{column}" if column == 1 else cell
+    )
+    assert lines == ["make full  01", "make       11"]
 
 
 def test_two_ends_and_columns() -> None:

@@ -334,7 +334,8 @@ HOOK = {**DIFF, "path": ".git/hooks/pre-commit"}
     [
         ("full", COMMAND, "allow_once"),
         ("read", {"kind": "edit", "content": [DIFF]}, "reject_once"),
-        ("read", {"kind": "search", "title": "x"}, "allow_once"),
+        ("read", {"kind": "search", "rawInput": {"pattern": "x", "path": "src"}}, "allow_once"),
+        ("read", {"kind": "search", "title": "x"}, None),
         ("read", {"kind": "think", "title": "x"}, "allow_once"),
         ("read", {"kind": "read", "locations": [{"path": "cart.py"}]}, "allow_once"),
         ("read", {"kind": "read", "locations": [{"path": "/etc/hosts"}]}, None),
@@ -382,12 +383,8 @@ CWD = "/w"
             {"kind": "execute", "rawInput": {"command": ["bash", "-lc", "a b"]}},
             Action("run", "execute", CWD, command="bash -lc 'a b'"),
         ),
-        # Gemini sends the command as the title, and the folder in the content.
+        # Gemini sends the command as the title.
         ({"kind": "execute", "title": "ls"}, Action("run", "execute", CWD, command="ls")),
-        (
-            {"kind": "execute", "title": "ls", "content": [text_block("[in sub] (to see)")]},
-            Action("run", "execute", "/w/sub", command="ls"),
-        ),
         # Some calls of another kind run commands all the same.
         (
             {"kind": "other", "rawInput": {"command": "rm x"}},
@@ -416,14 +413,23 @@ CWD = "/w"
             Action("read", "read", CWD, paths=("a",)),
         ),
         ({"kind": "read", "title": "something"}, Action("other", "read", CWD)),
-        ({"kind": "search", "title": "x"}, Action("read", "search", CWD, paths=(".",))),
+        # Nobody knows where.
+        ({"kind": "search", "title": "x"}, Action("read", "search", CWD, paths=("/",))),
+        (
+            {"kind": "search", "rawInput": {"pattern": "x"}},
+            Action("read", "search", CWD, paths=(".",)),
+        ),
+        (
+            {"kind": "search", "locations": [{"path": "a"}]},
+            Action("read", "search", CWD, paths=("a",)),
+        ),
         (
             {"kind": "search", "rawInput": {"pattern": "/etc/*", "path": "a"}},
             Action("read", "search", CWD, paths=("/etc",)),
         ),
         (
             {"kind": "search", "rawInput": {"pattern": "a/b*"}, "_meta": {"toolName": "glob"}},
-            Action("read", "glob", CWD, paths=("a",)),
+            Action("read", "glob", CWD, paths=("a",), names_only=True),
         ),
         ({"kind": "think", "title": "x"}, Action("read", "think", CWD)),
         (
@@ -448,16 +454,10 @@ def test_what_is_reported_in_pieces_is_put_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        ("[current working directory /w] (to see)", "to see"),
-        ("[in sub] (to (really) see) [background]", "to (really) see"),
-        ("[current working directory /w]", ""),
-        ("because", "because"),
-    ],
+    ("given", "why"), [({}, "because"), ({"rawInput": {"description": "to see"}}, "to see")]
 )
-async def test_why_it_asks(harness: TimelineHarness, said: str, why: str) -> None:
-    step = asks(7, "c1", kind="execute", title="ls", content=[text_block(said)])
+async def test_why_it_asks(harness: TimelineHarness, given: Json, why: str) -> None:
+    step = asks(7, "c1", kind="execute", title="ls", content=[text_block("because")], **given)
     (asked,) = (await played(harness, step, answered(7), done())).of(Asked)
     assert asked.call.why == why
 

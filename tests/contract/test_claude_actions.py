@@ -33,9 +33,32 @@ CWD = "/w"
         ("Read", {"file_path": "/a"}, Action("read", "Read", CWD, paths=("/a",))),
         ("Read", {"offset": 1}, Action("other", "Read", CWD, paths=("",))),
         ("Grep", {"pattern": "/etc/*"}, Action("read", "Grep", CWD, paths=(".",))),
-        ("Glob", {"pattern": "/etc/*"}, Action("read", "Glob", CWD, paths=("/etc",))),
-        ("Glob", {"pattern": "*", "path": "/a"}, Action("read", "Glob", CWD, paths=("/a",))),
-        ("LS", {"path": "/a"}, Action("read", "LS", CWD, paths=("/a",))),
+        (
+            "Glob",
+            {"pattern": "/etc/*"},
+            Action("read", "Glob", CWD, paths=("/etc",), names_only=True),
+        ),
+        (
+            "Glob",
+            {"pattern": "*", "path": "/a"},
+            Action("read", "Glob", CWD, paths=("/a",), names_only=True),
+        ),
+        ("Grep", {"pattern": "x"}, Action("read", "Grep", CWD, paths=(".",))),
+        ("Grep", {"pattern": "x", "glob": "*.py"}, Action("read", "Grep", CWD, paths=(".",))),
+        (
+            "Grep",
+            {"pattern": "x", "path": "a", "glob": ".coterie/**/*.json"},
+            Action("read", "Grep", CWD, paths=("a/.coterie",)),
+        ),
+        *(
+            (
+                "Grep",
+                {"pattern": "x", "glob": glob},
+                Action("read", "Grep", CWD, paths=(".", ".coterie/members")),
+            )
+            for glob in ("**", "*", "**/*", "{*,a}", "**/m*")
+        ),
+        ("LS", {"path": "/a"}, Action("read", "LS", CWD, paths=("/a",), names_only=True)),
         ("WebFetch", {"url": "http://x"}, Action("fetch", "WebFetch", CWD, target="http://x")),
         ("WebSearch", {"query": "x"}, Action("fetch", "WebSearch", CWD)),
         ("mcp__github__push", {"path": "/a"}, Action("other", "mcp__github__push", CWD)),
@@ -81,6 +104,13 @@ def test_effects(tool: str, effect: str) -> None:
         ("src", "x/{a,.{.,}}/*", "/"),
         ("src", "{../x,y}", "/"),
         ("src", "x/*.{py,ts}", "src/x"),
+        ("", "{x,..}/*", "/"),
+        ("", ".{.,x}/*", "/"),
+        ("", "{.,x}{.,y}/*", "/"),
+        ("", "[.][.]/*", "/"),
+        ("", r"\.\./*", "/"),
+        ("src", "*.{ts,tsx}", "src"),
+        ("src", "[^.]*.py", "src"),
     ],
 )
 def test_where_a_search_looks(folder: str, pattern: str, place: str) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import anyio
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.agents.codex import channel
+from coterie.agents.codex import channel, hook
 from coterie.agents.codex.adapter import CodexAdapter, passed_on
 from coterie.agents.codex.calls import CodexCalls, command_of
 from coterie.agents.codex.channel import CodexChannel, OneShotChannel
@@ -25,7 +28,7 @@ from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 from coterie.model.conversation import Limits, Prompt
-from coterie.model.interaction import Display, Response
+from coterie.model.interaction import READ_ONLY, Display, Response
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.tool_call import Action
 from coterie.model.update import (
@@ -888,6 +891,55 @@ async def test_an_interrupted_turn_asks_nobody(harness: CodexHarness) -> None:
             hook=lambda update: opened.interrupt() if isinstance(update, TextDelta) else None,
         )
     assert told == [TextDelta("Well"), TurnInterrupted("Well")]
+
+
+async def test_an_interrupt_ends_what_is_run_for_a_command_that_only_reads(
+    harness: CodexHarness,
+) -> None:
+    """Codex waits for the output of our own run, and an interrupt does not."""
+    pipe = harness.root / "project" / "endless"
+    os.mkfifo(pipe)
+    interrupting = (asks("turn/interrupt", 2), answers({}, 2))
+    harness.play(turn(*interrupting, status="interrupted"))
+    async with harness.open() as opened:
+        permits = opened._permits
+        assert permits is not None, "commands that only read need bubblewrap"
+        command = f"cat {pipe.name}"
+        waiting = hook.condition(str(permits.folder), hook.key_of("c1", command)) + command
+        line = shlex.join(["/bin/bash", "-c", waiting])
+        cwd = str(pipe.parent)
+        harness.play(
+            turn(
+                *asking(COMMAND, 7, itemId="c1", command=line, cwd=cwd),
+                *interrupting,
+                status="interrupted",
+            )
+        )
+    told, answered = list[Update](), anyio.Event()
+    async with harness.open() as opened, anyio.create_task_group() as group:
+
+        async def interrupt_once_it_runs() -> None:
+            # Opening it waits for the reader.
+            with anyio.fail_after(20):
+                opening = partial(os.open, pipe, os.O_WRONLY)
+                feed = await anyio.to_thread.run_sync(opening, abandon_on_cancel=True)
+            await opened.interrupt()
+            with anyio.fail_after(20):
+                await answered.wait()
+            os.close(feed)
+
+        async def run_it(key: str) -> None:
+            await opened.answer(key, response(READ_ONLY))
+            answered.set()
+
+        def answer(update: Update) -> None:
+            if isinstance(update, Asked):
+                group.start_soon(run_it, update.key)
+                group.start_soon(interrupt_once_it_runs)
+
+        told += await take_turn(opened, "", answer)
+    assert isinstance(told[-1], TurnInterrupted)
+    assert list(harness.replies().items()) == [(7, {"decision": "decline"})]
 
 
 # -- failures ----------------------------------------------------------------------------------

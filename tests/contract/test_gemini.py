@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
+from coterie.agents.acp.calls import action_of
 from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.adapter import GeminiAdapter, OneShotChannel
+from coterie.agents.gemini.calls import GeminiCall
 from coterie.errors import AgentMissing
 from coterie.model.conversation import Limits
 from coterie.model.tool_call import Action
@@ -28,7 +30,13 @@ from coterie.model.update import (
     Usage,
 )
 from tests.contract.acp.harness import Log, TurnUpdates, response, take_turn
-from tests.contract.acp.timeline_agent import NOISE, Json, TimelineHarness, recorded_steps
+from tests.contract.acp.timeline_agent import (
+    NOISE,
+    Json,
+    TimelineHarness,
+    recorded_steps,
+    text_block,
+)
 from tests.contract.gate import shown
 
 NO_PROTOCOL: list[Json] = [{"err": "Unknown argument: acp\nUsage: gemini\n"}, {"exit": 1}]
@@ -96,6 +104,91 @@ async def test_talking(harness: TimelineHarness) -> None:
         [{"type": "text", "text": "one"}],
         [{"type": "text", "text": "two"}],
     ]
+
+
+@pytest.mark.parametrize(
+    ("tool", "title", "place"),
+    [
+        ("list_directory", ".", "."),
+        ("list_directory", "src/app", "src/app"),
+        ("list_directory", "../lib", "../lib"),
+        ("list_directory", "/etc", "/etc"),
+        ("list_directory", "src/.../handlers", "/"),
+        # The end of a longer path.
+        ("list_directory", "a" * 32, "/"),
+        ("list_directory", "", "/"),
+        ("glob", "'*.py'", "."),
+        ("glob", "'src/**/*.py'", "src"),
+        ("glob", "'*.py' within src", "src"),
+        ("glob", "'../**'", "/"),
+        ("glob", "'{..,a}/**'", "/"),
+        ("glob", "'/etc/*'", "/etc"),
+        ("glob", "'.coterie/members/*' within .", ".coterie/members"),
+        ("grep_search", "'token' within ./", "."),
+        ("grep_search", "'token'", "."),
+        ("grep_search", "'token' in *.py within src", "src"),
+        (
+            "grep_search",
+            "'token' within .coterie/members/claude",
+            ".coterie/members/claude",
+        ),
+        ("grep_search", "'token' in ../** within ./", "/"),
+        ("grep_search", "'token' across all workspace directories", "/"),
+        # What the model searches for must not look like where it searches.
+        ("grep_search", "'a' within src' within .coterie", "/"),
+        ("grep_search", "'a' in b within src within .coterie", "/"),
+        ("grep_search", "'a' in {.env,b within src}", "/"),
+        ("list_mcp_resources", "List MCP resources", "/"),
+    ],
+)
+def test_where_it_searches_is_only_in_the_title(tool: str, title: str, place: str) -> None:
+    told = GeminiCall(f"{tool}__{tool}_1_0")
+    told.learn({"kind": "search", "title": title, "locations": []})
+    names_only = tool in ("glob", "list_directory")
+    assert action_of(told, "/w") == Action(
+        "read", tool, "/w", paths=(place,), names_only=names_only
+    )
+
+
+def test_searching_the_web_is_no_reading() -> None:
+    told = GeminiCall("google_web_search__google_web_search_1_0")
+    told.learn({"kind": "search", "title": 'Searching the web for: "x"', "locations": []})
+    assert action_of(told, "/w") == Action("fetch", "google_web_search", "/w")
+
+
+@pytest.mark.parametrize(
+    ("said", "folder", "why"),
+    [
+        ("[current working directory /w] (to see)", "/w", "to see"),
+        ("[in sub] (to (really) see) [background]", "/w/sub", "to (really) see"),
+        ("[current working directory /w]", "/w", ""),
+        ("because", "/w", "because"),
+    ],
+)
+def test_where_a_command_runs_and_why(said: str, folder: str, why: str) -> None:
+    told = GeminiCall("c1")
+    told.learn({"kind": "execute", "title": "ls", "content": [text_block(said)]})
+    assert action_of(told, "/w") == Action("run", "execute", folder, command="ls")
+    assert told.why == why
+
+
+async def test_a_search_in_another_members_home_is_asked(harness: TimelineHarness) -> None:
+    request = {
+        "toolCallId": "grep_search__grep_search_1_0",
+        "status": "pending",
+        "title": "'token' within .coterie/members",
+        "content": [],
+        "locations": [],
+        "kind": "search",
+    }
+    steps = recorded_steps("gemini/write")
+    (asking,) = (step for step in steps if "toolCall" in step.get("out", {}).get("params", {}))
+    asking["out"]["params"]["toolCall"] = request
+    harness.play(steps)
+    gate = harness.gate("ask")
+    async with harness.open() as channel:
+        await take_turn(channel, choice=gate)
+    assert gate.names == ["grep_search"]
 
 
 async def test_an_edit(harness: TimelineHarness) -> None:

@@ -293,6 +293,25 @@ async def test_all_that_it_does_is_for_the_rules_to_say(shared_harness: RealAgen
     assert occurrences_in_requests(harness.server, "not permitted here: deny run(rm *)")[-1] == 1
 
 
+async def test_a_search_elsewhere_is_asked(shared_harness: RealAgentHarness) -> None:
+    """Gemini says only in a title where it searches."""
+    harness, channel = shared_harness, shared_harness.channel
+    homes = ".coterie/members"
+    (harness.project / homes).mkdir(parents=True)
+    looking: list[tuple[str, dict[str, object], bool]] = [
+        ("list_directory", {"dir_path": "."}, False),
+        ("list_directory", {"dir_path": homes}, True),
+        ("glob", {"pattern": "*.md"}, False),
+        ("glob", {"pattern": "../*"}, True),
+        ("grep_search", {"pattern": "x", "dir_path": homes}, True),
+        ("grep_search", {"pattern": "x' within .", "dir_path": homes}, True),
+    ]
+    harness.script(*(ModelReply((), (ToolCall(name, given),)) for name, given, _ in looking))
+    gate = harness.gate()
+    await take_turn(channel, choice=gate)
+    assert gate.names == [name for name, _, asked in looking if asked]
+
+
 async def test_reading_is_reported_and_nobody_is_asked(shared_harness: RealAgentHarness) -> None:
     harness, channel = shared_harness, shared_harness.channel
     file = harness.project.resolve() / "note.txt"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from pathlib import PurePath
@@ -168,15 +169,17 @@ def _now() -> datetime:
 
 
 _GLOB_CHARACTERS = frozenset("*?[{")
+_LEADS_UP = re.compile(r"\{[^}]*(?:/|\.\.)|[{,]\.*[,}]|\[\.\]")
+"""What may become `..`, or hide where a pattern leads: `{a/b,c}`, `{..,a}`, `.{.,a}`, `[.][.]`."""
 ANYWHERE = "/"
 
 
 def searched(folder: str, pattern: str = "") -> str:
     """Return the folder that a search covers: the given one, or where its pattern leads."""
-    *folders, _ = names = pattern.split("/")
-    # Braces may expand to `..` or to an absolute path, whatever is in them.
-    if ".." in names or any("{" in name for name in folders):
+    names = pattern.split("/")
+    plain = pattern.replace("\\", "")
+    if ".." in plain.split("/") or _LEADS_UP.search(plain):
         return ANYWHERE
-    fixed = takewhile(lambda name: not _GLOB_CHARACTERS.intersection(name), folders)
+    fixed = takewhile(lambda name: not _GLOB_CHARACTERS.intersection(name), names[:-1])
     root = "/" if pattern.startswith("/") else ""
     return str(PurePath(folder or ".", root + "/".join(fixed).lstrip("/")))

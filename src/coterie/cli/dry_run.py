@@ -98,8 +98,9 @@ def _member(dry_run: DryRun, plan: MemberPlan, width: int, paint: Paint) -> list
     member = plan.member
     agent = f"{member.agent or 'human'}" + (f":{member.model}" if member.model else "")
     head = " · ".join(part for part in (one_line(dry_run.duty(member)), agent) if part)
-    mode = "" if member.type == "human" else f" · {member.permissions.mode}"
-    lines = [f"  {paint(f'{member.id:<{_NAME - 2}}', 'name')}  {warned(head + mode, paint)}"]
+    mode = "ask" if member.type == "human" else member.permissions.mode
+    head = head if member.type == "human" else f"{head} · {mode}"
+    lines = [f"  {paint(f'{member.id:<{_NAME - 2}}', 'name')}  {warned(head, mode, paint)}"]
     facts = [*_started(plan), ("folder", shown(dry_run.folder(member)))]
     if plan.timeout_ms is not None:
         facts.append(("turns", _turns(plan.timeout_ms, plan.silence_ms)))

@@ -341,9 +341,9 @@ class Transcript(RecordLines):
             return []
         self._speaker = speaker
         member = self.team.get(speaker)
-        what = warned(about(member), self.paint, "dim") if member else ""
+        what = member and warned(about(member), member.permissions.mode, self.paint, "dim")
         gap = " " * max(INDENT - 1 - cells(speaker), 3)
-        return [self.paint(f" {speaker}", "name") + gap + what]
+        return [self.paint(f" {speaker}", "name") + gap + (what or "")]
 
     def _action(self, text: RecordText) -> list[str]:
         """One line under the speaker's name: what was done or is wanted, and how it went."""

@@ -35,7 +35,12 @@ def ps(call: Call) -> None:
     here = known.here.root if known.here else None
     head = ("  MEMBER", "AGENT", "DOES", "SINCE", "TASK", "MODE", "PID", "MEMORY", "HOME")
     rows = [head, *(_row(member, here) for member in members)]
-    lines = table(rows, call.row_width, painted=lambda cell: warned(cell, call.paint))
+
+    def painted(cell: str, row: int, column: int) -> str:
+        is_mode = row > 0 and head[column] == "MODE"
+        return warned(cell, members[row - 1].mode, call.paint) if is_mode else cell
+
+    lines = table(rows, call.row_width, painted=painted)
     call.lines(lines if members else ["No member is running."])
     call.line("Available agents: coterie agents")
 

@@ -28,7 +28,7 @@ _HEADS: dict[Status, str] = {
     "failed": "Failed",
     "canceled": "Canceled",
 }
-_STOPPED = ("stop", "stopped", "interrupted", "parked")
+_STOPPED = ("stopped", "interrupted", "parked")
 
 _REASONS = {
     "done": "",
@@ -39,7 +39,6 @@ _REASONS = {
     "max_turns": "it reached its turn limit",
     "question": "a question is waiting for your answer",
     "ended": "you ended it",
-    "stop": "you stopped it; nothing is lost",
     "stopped": "you stopped it; nothing is lost",
     "interrupted": "you interrupted it; nothing is lost",
     "parked": "nobody runs it any more; nothing is lost",

@@ -167,7 +167,9 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
     lines += field("team", team.name, width)
     for member in team.in_order:
         folder = shown(member_folder(root, team.name, member))
-        lines.append(f"    {member.id}  {warned(about(member), paint)}  {folder}")
+        lines.append(
+            f"    {member.id}  {warned(about(member), member.permissions.mode, paint)}  {folder}"
+        )
     lines += _past(detail, width)
     for part in detail.children:
         if part.workflow != TICKET_WORKFLOW:  # tickets have a table of their own

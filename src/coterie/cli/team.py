@@ -285,7 +285,9 @@ def roles(call: Call, word: str | None) -> None:
 def _summary(view: TeamView, paint: Paint) -> str:
     """A team on one line."""
     members = ", ".join(
-        f"{member.id} ({warned(about(member), paint)})" if member.agent else member.id
+        f"{member.id} ({warned(about(member), member.permissions.mode, paint)})"
+        if member.agent
+        else member.id
         for member in view.team.in_order
     )
     return f"{view.team.name:<8} {members}"
@@ -297,8 +299,13 @@ def _show(call: Call, teams: Teams, view: TeamView) -> None:
     call.line(f"{view.team.name}   {shown(view.loaded.path) if view.loaded.path else ''}")
     if limits := budgets.limits(view.team.budget):
         call.line(f"  budget {limits}")
-    rows = [_row(member) for member in view.team.in_order]
-    call.lines(table(rows, call.width, painted=lambda cell: warned(cell, call.paint)))
+    members = list(view.team.in_order)
+
+    def painted(cell: str, row: int, column: int) -> str:
+        is_about = column == 1 and members[row].agent
+        return warned(cell, members[row].permissions.mode, call.paint) if is_about else cell
+
+    call.lines(table([_row(member) for member in members], call.width, painted=painted))
 
 
 def _row(member: Member) -> tuple[str, str, str]:

@@ -19,7 +19,7 @@ from coterie.model.visible import printable, terminal_safe
 
 if TYPE_CHECKING:
     from coterie.model.record import TaskView
-    from coterie.model.team import Member
+    from coterie.model.team import Member, Mode
     from coterie.model.update import Usage
 
 _PAINTED = re.compile("(\x1b\\[(?:0|1|2|31|32|33|36)m)")
@@ -205,26 +205,29 @@ def table(
     *,
     folds: bool = False,
     gap: int = 2,
-    painted: Callable[[str], str] = str,
+    painted: Callable[[str, int, int], str] = lambda cell, _row, _column: cell,
 ) -> list[str]:
     """Rows in columns; the last gets the rest of the width and is clipped, or folded if `folds`.
 
-    `painted` colours a cell after it was measured.
+    `painted` colours a cell after it was measured, and gets the numbers of its row and column.
     """
     if not rows:
         return []
     sizes = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     room = max(width - sum(sizes) - gap * len(sizes), 12)
     lines: list[str] = []
-    for row in rows:
+    for number, row in enumerate(rows):
         *first, last = row
         start = "".join(
-            painted(cell) + " " * (size + gap - cells(cell))
-            for cell, size in zip(first, sizes, strict=True)
+            painted(cell, number, column) + " " * (size + gap - cells(cell))
+            for column, (cell, size) in enumerate(zip(first, sizes, strict=True))
         )
-        shown, *more = wrap(last, room) if folds else [clip(last, room)]
-        lines.append((start + painted(shown)).rstrip())
-        lines += [" " * (sum(sizes) + gap * len(sizes)) + painted(line) for line in more]
+        shown, *more = (
+            painted(line, number, len(sizes))
+            for line in (wrap(last, room) if folds else [clip(last, room)])
+        )
+        lines.append((start + shown).rstrip())
+        lines += [" " * (sum(sizes) + gap * len(sizes)) + line for line in more]
     return lines
 
 
@@ -304,9 +307,9 @@ def state_of(view: TaskView) -> str:
     return "offered" if view.offered and view.standing == "parked" else view.standing
 
 
-def warned(shown: str, paint: Paint, meaning: Meaning | None = None) -> str:
-    """Colour what `about` returned; a `full` at its end is red."""
-    if shown != FULL and not shown.endswith(f" {FULL}"):
+def warned(shown: str, mode: Mode, paint: Paint, meaning: Meaning | None = None) -> str:
+    """Colour what `about` returned, or anything that ends with the mode; `full` is red."""
+    if mode != FULL:
         return paint(shown, meaning)
     return paint(shown.removesuffix(FULL), meaning) + paint(FULL, "bad")
 

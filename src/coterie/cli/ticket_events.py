@@ -29,7 +29,6 @@ from coterie.model.ticket import Ticket, TicketState, TicketView
 if TYPE_CHECKING:
     from coterie.app.project import App
 
-_WITHDRAWN = ("dropped", "canceled")
 _ENDS: Mapping[str, tuple[str, Meaning]] = {
     "done": ("done", "good"),
     "blocked": ("blocked", "asks"),
@@ -43,7 +42,7 @@ def _happened(
     """Say what happened to a ticket, with a colour; `before` is the state it was in."""
     message, owner = one_line(record.message), record.owner or "nobody"
     if record.closed_by is not None:
-        withdrawn = record.closed_by in _WITHDRAWN
+        withdrawn = record.closed_by == "dropped"
         what = f"{record.closed_by}: {message}" if withdrawn else f"is now {record.closed_by}"
         return what, "dim"
     if before == record.state:

@@ -42,7 +42,7 @@ class Timeline:
         call.line(f"{detail.view.id}  {detail.view.workflow}  {one_line(created.goal)}")
         for member in self._team.in_order:
             folder = shown(member_folder(self._root, self._team.name, member))
-            what = warned(about(member), call.paint)
+            what = warned(about(member), member.permissions.mode, call.paint)
             call.line(f"  {pad(member.id, self._size)}  {what}  {folder}")
 
     def show_all(self, entries: Sequence[Entry], *, running: bool) -> None:

@@ -121,7 +121,7 @@ class Ticket:
     dependencies: tuple[str, ...] = ()
     """Tickets that must be done before this one begins."""
     closed_by: str | None = None
-    """Why it no longer counts: the ticket that replaced it, `dropped` or `canceled`."""
+    """Why it no longer counts: the ticket that replaced it, or `dropped`."""
     reason: str = ""
     stalls: Mapping[str, str] = field(default_factory=dict[str, str])
     """When it was last announced that this ticket is stalled, by the ticket it waits for."""

@@ -35,6 +35,8 @@ class Action:
     """`run`: whether the agent can run it in a read-only sandbox."""
     keeps_folder: bool = False
     """`run`: whether a `cd` affects the agent's next commands; inside a sandbox it never does."""
+    names_only: bool = False
+    """`read`: whether it shows no more of files than their names."""
 
 
 @dataclass(frozen=True)

@@ -204,6 +204,7 @@ class ListFiles(Tool[ListFilesInput]):
 
     root: WorkspaceRoot
 
+    names_only = True
     name = "listFiles"
     inputs = ListFilesInput
 

@@ -132,6 +132,8 @@ class Tool(Generic[_Input]):
     inputs: type[_Input]
     read_only: bool = True
     """Whether it changes nothing, so that it may be run again if it is unknown whether it ran."""
+    names_only: bool = False
+    """Whether it shows no more of files than their names."""
     previews: bool = False
     """Whether it can show beforehand what it would change."""
 
@@ -143,7 +145,9 @@ class Tool(Generic[_Input]):
     def action(self, arguments: _Input, cwd: str) -> Action:
         """Return what it would do, in terms of the permission rules."""
         path: str = getattr(arguments, "path", ".")
-        return Action("read", self.name, cwd, paths=(path,), confined=True)
+        return Action(
+            "read", self.name, cwd, paths=(path,), confined=True, names_only=self.names_only
+        )
 
     async def run(self, arguments: _Input) -> ToolOutcome:
         """Run the tool.  The toolbox turns ToolError and OSError into an outcome too."""

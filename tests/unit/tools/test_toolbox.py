@@ -221,7 +221,12 @@ def test_what_is_wrong_is_reported(box: Toolbox, name: str, arguments: object, w
             {"path": "f", "oldStr": "", "newStr": "x"},
             {"effect": "write", "paths": ("f",)},
         ),
-        ("listFiles", {}, {"path": "."}, {"effect": "read", "paths": (".",), "confined": True}),
+        (
+            "listFiles",
+            {},
+            {"path": "."},
+            {"effect": "read", "paths": (".",), "confined": True, "names_only": True},
+        ),
         (
             "grep",
             {"pattern": "x", "path": "src"},

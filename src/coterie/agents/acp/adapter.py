@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 
 from coterie import __version__
+from coterie.agents.acp.calls import AcpCall
 from coterie.agents.acp.channel import AcpChannel, AcpSession, TeamTools, served
 from coterie.agents.acp.turn import SIGNED_OUT, Failures, ways_to_sign_in, words_of
 from coterie.agents.fields import exact_text, mapping, mappings, text
@@ -124,7 +125,7 @@ class AcpOpening:
         greeted = await self._greeted(rpc)
         failures = Failures(self.adapter.agent.name, self.home.sign_in or ways_to_sign_in(greeted))
         cwd = str(self.home.cwd)
-        session = AcpSession("", cwd, self.home.introduction, failures)
+        session = AcpSession("", cwd, self.home.introduction, failures, self.adapter.call_type)
         try:
             new = await rpc.request("session/new", {"cwd": cwd, "mcpServers": servers})
         except RpcError as error:
@@ -232,6 +233,8 @@ class AcpAdapter(ProgramAdapter):
 
     set_up: ClassVar[SetUp] = staticmethod(no_setup)
     """Set by the vendor's package for a known program."""
+    call_type: ClassVar[type[AcpCall]] = AcpCall
+    """The same: how to read what it says about its calls."""
 
     @classmethod
     def prepare(cls, member: Member, workspace: Workspace) -> AcpHome:

@@ -1,12 +1,11 @@
 """The tool calls of a turn, and the permissions that an agent asks for.
 
 A call is assembled from the messages about it, of which the first may be its update, the request
-for permission, or its end.  Gemini sends nothing before it asks, and nothing after a no.
+for permission, or its end.
 """
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import cast
 
 from coterie.agents import questions
 from coterie.agents.fields import (
+    ANYWHERE,
     bounded,
     brief,
     exact_text,
@@ -33,8 +33,6 @@ from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall, ToolCallStarted
 
 _FIELDS = ("title", "kind", "locations", "content", "_meta")
-_NAME_IN_ID = re.compile(r"([a-z]\w*?)__")
-"""Gemini gives the name of a tool only in the id of the call."""
 _PATHS = ("path", "file_path", "filePath", "filepath", "absolute_path", "dir_path")
 _EFFECTS: Mapping[str, Effect] = {
     "execute": "run",
@@ -42,11 +40,18 @@ _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("read", "search", "think"), "read"),
     **dict.fromkeys(("edit", "delete", "move"), "write"),
 }
+_LISTS = frozenset({"glob", "list", "list_directory"})
+"""Tools that show names of files, not what is in them."""
+_FOLDERS = ("workdir", "directory", "dir_path", "cwd")
+"""What agents call the folder that a command runs in."""
 
 
 @dataclass
 class AcpCall:
-    """One tool call, as far as it is known."""
+    """One tool call, as far as it is known.
+
+    An agent that states something in its own way has a subclass, in its own package.
+    """
 
     id: str
     fields: Object = field(default_factory=dict[str, object])
@@ -69,10 +74,8 @@ class AcpCall:
         meta = mapping(self.fields.get("_meta"))
         names = (mapping(part).get("toolName") for part in (meta, *meta.values()))
         tool_name = next((text(name) for name in names if name), "")
-        in_id = _NAME_IN_ID.match(self.id)
         title = self._title_of("other")
-        ours = title if is_ours(title) else ""
-        return tool_name or (in_id[1] if in_id else "") or ours or self.kind
+        return tool_name or (title if is_ours(title) else "") or self.kind
 
     @property
     def kind(self) -> str:
@@ -98,14 +101,35 @@ class AcpCall:
 
     @property
     def title(self) -> str:
-        """The call in the agent's words; for Gemini's commands, the command itself."""
+        """The call in the agent's words; for some agents' commands, the command itself."""
         return exact_text(self.fields.get("title"))
 
     @property
-    def why(self) -> str:
+    def description(self) -> str:
         """What the agent says about it."""
         texts = (text(mapping(part.get("content")).get("text")) for part in self._content)
         return "\n".join(part for part in texts if part)
+
+    @property
+    def why(self) -> str:
+        """The reason for it."""
+        return text(self.raw_input.get("description")) or self.description
+
+    @property
+    def folder(self) -> str:
+        """The folder that its command runs in; empty if none is named."""
+        named = (text(self.raw_input[name]) for name in _FOLDERS if self.raw_input.get(name))
+        return next(named, "")
+
+    @property
+    def searched(self) -> str:
+        """The folder that it searches."""
+        if not (self.raw_input or self.places):
+            return ANYWHERE
+        pattern = text(self.raw_input.get("pattern"))
+        # A pattern for file contents names no place, but not every agent says which kind it is.
+        leads = "glob" in self.name.lower() or pattern.startswith(("/", "../", "~"))
+        return searched(next(iter(self.places), ""), pattern if leads else "")
 
     @property
     def diffs(self) -> list[Object]:
@@ -131,7 +155,7 @@ class AcpCall:
         named = "command" if self.kind == "execute" else "title"
         # Whole files may have to be compared, so only if somebody will look at the diff.
         diff = self.diff if self.asked else ""
-        facts = {named: self.title, "description": self.why, "diff": diff}
+        facts = {named: self.title, "description": self.description, "diff": diff}
         given = dict(raw) or {name: value for name, value in facts.items() if value}
         if self.paths and self.kind != "execute" and not any(name in given for name in _PATHS):
             given["path"] = self.paths[0]
@@ -156,8 +180,9 @@ class AcpCall:
 class AcpCalls(CallLedger):
     """Which calls of a turn have begun and which have ended, each reported once."""
 
-    def __init__(self) -> None:
+    def __init__(self, call_type: type[AcpCall] = AcpCall) -> None:
         super().__init__()
+        self._call_type = call_type
         self._known: dict[str, AcpCall] = {}
 
     @property
@@ -179,7 +204,7 @@ class AcpCalls(CallLedger):
     def learned(self, piece: Object) -> AcpCall:
         """Return the call that a message is about, updated with what the message says."""
         call_id = text(piece.get("toolCallId"))
-        call = self._known.setdefault(call_id, AcpCall(call_id))
+        call = self._known.setdefault(call_id, self._call_type(call_id))
         call.learn(piece)
         return call
 
@@ -194,27 +219,23 @@ def _outcome(piece: Object) -> Object:
     """Return what the tool gave back."""
     call = AcpCall("", {"content": piece.get("content")})
     changed = [change.get("path") for change in call.diffs]
-    output = {"text": call.why, "changed": changed, "result": piece.get("rawOutput")}
+    output = {"text": call.description, "changed": changed, "result": piece.get("rawOutput")}
     return cast("Object", bounded({name: value for name, value in output.items() if value}))
 
 
-_FOLDERS = ("workdir", "directory", "dir_path", "cwd")
-"""What agents call the folder that a command runs in."""
 _TARGETS = ("newPath", "new_path", "destination", "to")
 """What agents call the path that a file is moved to."""
-_IN = re.compile(r"\[in ([^\[\]]+)\].*", re.DOTALL)
-"""Gemini mentions another folder only in its text about a command."""
 
 
 def action_of(call: AcpCall, cwd: str) -> Action:
     """Return what a call would do."""
     name, kind = call.name, call.kind
     if kind == "execute" or (kind == "other" and call.command):
-        return Action("run", name, _folder(call, cwd), command=call.command)
+        return Action("run", name, str(PurePath(cwd, call.folder)), command=call.command)
     if kind in ("edit", "delete", "move") or call.diffs:
         return Action("write", name, cwd, paths=_written(call))
     if kind == "search":
-        return Action("read", name, cwd, paths=(_searched(call),))
+        return Action("read", name, cwd, paths=(call.searched,), names_only=name in _LISTS)
     if kind == "think":
         return Action("read", name, cwd)
     if kind == "read" and call.places:
@@ -225,29 +246,12 @@ def action_of(call: AcpCall, cwd: str) -> Action:
     return Action("other", name, cwd)
 
 
-def _folder(call: AcpCall, cwd: str) -> str:
-    named = next((text(call.raw_input[name]) for name in _FOLDERS if call.raw_input.get(name)), "")
-    mention = _IN.fullmatch(call.why)
-    if mention and not named:
-        named = mention[1]
-    return str(PurePath(cwd, named))
-
-
 def _written(call: AcpCall) -> tuple[str, ...]:
     moved = [text(call.raw_input[name]) for name in _TARGETS if text(call.raw_input.get(name))]
     return tuple(dict.fromkeys([*call.places, *moved]))
 
 
-def _searched(call: AcpCall) -> str:
-    pattern = text(call.raw_input.get("pattern"))
-    # A pattern for file contents names no place, but not every agent says which kind it is.
-    leads = "glob" in call.name.lower() or pattern.startswith(("/", "../", "~"))
-    return searched(call.places[0] if call.places else "", pattern if leads else "")
-
-
 CANCELLED: Object = {"outcome": {"outcome": "cancelled"}}
-_GEMINIS = re.compile(r"\[(?:in|current working directory) [^\]]*\]\s*(?:\((?P<why>.*)\))?.*", re.S)
-"""How Gemini states the reason for a command, after its folder."""
 
 
 @dataclass(frozen=True)
@@ -283,16 +287,10 @@ def question_for(permission: Permission, cwd: str, last_text: str) -> Asked:
         input=verbatim(call.input),
         cwd=action.cwd,
         action=action,
-        why=brief(_why(call)),
+        why=brief(call.why),
         said=brief(last_text),
         diff=call.diff,
         number=call.asked,
     )
     question = questions.permission(permission.key, pending)
     return replace(question, takes_words=False)
-
-
-def _why(call: AcpCall) -> str:
-    geminis = _GEMINIS.fullmatch(call.why)
-    why = (geminis["why"] or "") if geminis else call.why
-    return text(call.raw_input.get("description")) or why

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.to_thread
 
-from coterie.agents.acp.calls import CANCELLED, Permission, question_for
+from coterie.agents.acp.calls import CANCELLED, AcpCall, Permission, question_for
 from coterie.agents.acp.turn import AcpTurn, AcpUsage, Failures
 from coterie.agents.fields import mapping, mappings
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
@@ -34,6 +34,8 @@ class AcpSession:
     introduction: str
     """The member's role, put in front of its first message; empty if its home states it."""
     failures: Failures
+    call_type: type[AcpCall] = AcpCall
+    """How to read what this agent says about its calls."""
     refusal: TurnFailed | None = None
     """Why there is no session: the agent runs, but wants somebody to sign in first."""
 
@@ -132,7 +134,8 @@ class AcpChannel(ProcessChannel):
         blocks = [{"type": "text", "text": text}]
         params = {"sessionId": self._session.id, "prompt": blocks}
         number = self._rpc.post("session/prompt", params)
-        return AcpTurn(number, self._session.failures, self._spent)
+        session = self._session
+        return AcpTurn(number, session.failures, self._spent, session.call_type)
 
     async def _read(self, turn: AcpTurn, message: Object) -> Iterable[Update]:
         params = mapping(message.get("params"))

@@ -213,14 +213,16 @@ GAP = "\n\n"
 class AcpTurn:
     """The state of the current turn."""
 
-    def __init__(self, prompt: int, failures: Failures, spent: AcpUsage) -> None:
+    def __init__(
+        self, prompt: int, failures: Failures, spent: AcpUsage, call_type: type[AcpCall]
+    ) -> None:
         self.prompt = prompt
         """The id of the request whose answer ends the turn."""
         self.interrupted = False
         """Whether the user interrupted it."""
         self.deadline: InterruptDeadline = InterruptDeadline()
         self.end: update.End | None = None
-        self.calls: AcpCalls = AcpCalls()
+        self.calls: AcpCalls = AcpCalls(call_type)
         self.pending_updates: list[CallUpdate] = []
         """Updates that do not come from the agent: the ends of rejected calls."""
         self._failures = failures

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from fnmatch import fnmatch
+from pathlib import Path, PurePath
 from typing import cast
 
 from coterie.agents.fields import (
@@ -61,13 +63,25 @@ def action_of(tool: str, given: Object, cwd: str, *, sandbox: bool = False) -> A
         case "fetch":
             return Action("fetch", tool, cwd, target=text(given.get("url")))
         case "read" if tool in _SEARCHES:
-            pattern = text(given.get("pattern")) if tool == "Glob" else ""
-            return Action("read", tool, cwd, paths=(searched(path, pattern),))
+            return Action(
+                "read", tool, cwd, paths=_searched(tool, given), names_only=tool in _LISTS
+            )
         case "read":
             # Without a file there is nothing for a rule to match.
             return Action("read" if path or not given else "other", tool, cwd, paths=(path,))
         case _:
             return Action("other", tool, cwd)
+
+
+def _searched(tool: str, given: Object) -> tuple[str, ...]:
+    """Return the folders that a search covers."""
+    glob = text(given.get("glob" if tool == "Grep" else "pattern")) if tool != "LS" else ""
+    place = searched(path_of(given), glob)
+    homes = PurePath(place, ".coterie", _HOMES)
+    # What its glob matches is searched even if it is ignored, provided that every folder matches.
+    last = _BRACES.sub("*", glob.rpartition("/")[2])
+    reached = tool == "Grep" and last and fnmatch(_HOMES, last)
+    return (place, str(homes)) if reached else (place,)
 
 
 def path_of(given: Object) -> str:
@@ -76,7 +90,10 @@ def path_of(given: Object) -> str:
 
 
 SHELL = "Bash"
-_SEARCHES = ("Glob", "Grep", "LS")
+_LISTS = ("Glob", "LS")
+_SEARCHES = ("Grep", *_LISTS)
+_HOMES = "members"
+_BRACES = re.compile(r"\{[^}]*\}?")
 _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys((SHELL, "Monitor"), "run"),
     **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit", "Write"), "write"),

@@ -120,14 +120,15 @@ class CodexChannel(ProcessChannel):
         if approved and request.is_sandboxed and not response.is_read_only:
             await anyio.to_thread.run_sync(self._leftovers.guard.begin)
         if approved and request.waiting is not None and self._permits is not None:
-            await self._permits.grant(request.waiting, read_only=response.is_read_only)
+            with turn.interruptible():  # a command that only reads is run here
+                await self._permits.grant(request.waiting, read_only=response.is_read_only)
+        approved = approved and not turn.interrupted
         self._rpc.reply(request.id, request.yes if approved else request.no)
 
     async def interrupt(self) -> None:
         if self._turn is None or self._turn.interrupted:
             return
-        self._turn.interrupted = True
-        self._turn.deadline.start()
+        self._turn.interrupt()
         self._send_interrupt(self._turn)
 
     async def close(self) -> None:

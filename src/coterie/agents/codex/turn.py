@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import cast
+
+import anyio
 
 from coterie.agents import failures
 from coterie.agents.codex.calls import CodexCalls
@@ -170,6 +173,8 @@ class CodexTurn:
     interrupted: bool = False
     """Whether the user interrupted it."""
     deadline: InterruptDeadline = field(default_factory=InterruptDeadline)
+    ours: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    """What is done for it on this side, as long as nobody interrupts it."""
     end: update.End | None = None
     request: CodexRequest | None = None
     """The last request; nothing follows it until it is answered."""
@@ -192,6 +197,17 @@ class CodexTurn:
             _USAGE: self._usage,
             "turn/completed": self._completed,
         }
+
+    def interrupt(self) -> None:
+        """Note that the user interrupted it, and stop what is done for it on this side."""
+        self.interrupted = True
+        self.ours.cancel()
+        self.deadline.start()
+
+    def interruptible(self) -> anyio.CancelScope:
+        """Return a scope that ends with the interrupt, at once if there was one."""
+        self.ours = anyio.CancelScope(deadline=-inf if self.interrupted else inf)
+        return self.ours
 
     @property
     def text(self) -> str:

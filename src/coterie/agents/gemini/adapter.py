@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import ClassVar, cast
 
 import anyio.to_thread
 
 from coterie.agents.acp.adapter import AcpAdapter, AcpHome
+from coterie.agents.acp.calls import AcpCall
 from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.acp.turn import Failures
 from coterie.agents.fields import bounded, mapping, number, text, verbatim
 from coterie.agents.gemini import FACTS
+from coterie.agents.gemini.calls import GeminiCall
 from coterie.agents.gemini.home import UNATTENDED, prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
 from coterie.agents.program import CallLedger, OneShotChannel
@@ -123,6 +125,8 @@ _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 @dataclass(frozen=True)
 class GeminiAdapter(AcpAdapter):
     """Opens members' channels to Gemini."""
+
+    call_type: ClassVar[type[AcpCall]] = GeminiCall
 
     @classmethod
     def prepare(cls, member: Member, workspace: Workspace) -> AcpHome:

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 
 from coterie.model.tool_call import Action
 from coterie.tools.permission import nested_commands, paths, shell_parser
-from coterie.tools.permission.git_folders import repository_above
+from coterie.tools.permission.git_folders import in_repository, repository_above
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
 from coterie.tools.permission.option_table import exact_access
 from coterie.tools.permission.read_only import ReadAccess, read_access
@@ -71,10 +71,14 @@ class AllowRules:
         """Classify reading all files below a folder."""
         if self.unasked:
             return ActionPart("read")
-        unread = any(glob.lies_in(folder, self.root) for glob in self.unread if access.reads(glob))
-        if unread or (access.skips == "nothing" and self.walk.may_find(paths.PRIVATE, folder)):
+        unread = any(glob.lies_in(folder, self.root) for glob in self.unread)
+        bare = access.skips == "ignored" and not in_repository(folder)
+        if unread or ((bare or access.skips == "nothing") and self._holds_private(folder)):
             return ActionPart("read_elsewhere")
         return ActionPart("read")
+
+    def _holds_private(self, folder: str) -> bool:
+        return self.walk.may_find(paths.PRIVATE, folder)
 
     def is_open(self, place: paths.ResolvedPath) -> bool:
         """Whether a folder is in the work folder and not private."""
@@ -114,8 +118,14 @@ class AllowRules:
 
 MAX_FOLDERS = 20
 
-_TOOL = ReadAccess((), skips="hidden")
-"""A tool that is given a folder may search it; such tools skip hidden files."""
+_OURS, _THEIRS = ReadAccess((), skips="hidden"), ReadAccess((), skips="ignored")
+"""What our own tools and those of agents skip in a folder that they search."""
+
+
+def searches(action: Action, path: str) -> bool:
+    """Whether a tool that is given a path may read all that is below it."""
+    reads = action.effect == "read" and not action.names_only
+    return reads and os.path.isdir(path)  # noqa: PTH112 - Path minds a long name
 
 
 def parts_of(action: Action, allowed: AllowRules) -> list[ActionPart]:
@@ -126,7 +136,9 @@ def parts_of(action: Action, allowed: AllowRules) -> list[ActionPart]:
     if action.command:
         return _LineWalk(without_shell(parse(action.command)), allowed).parts()
     if action.effect == "read":
-        return [part for path in action.paths or (".",) for part in _tool_reads(path, allowed)]
+        if not action.paths:
+            return [allowed.reading(paths.resolve(".", allowed.cwd))]
+        return [part for path in action.paths for part in _tool_reads(path, action, allowed)]
     if action.effect == "write" and action.paths:
         return [allowed.writing(paths.resolve(path, allowed.cwd)) for path in action.paths]
     if action.effect == "fetch":
@@ -134,12 +146,12 @@ def parts_of(action: Action, allowed: AllowRules) -> list[ActionPart]:
     return [ActionPart("act")]
 
 
-def _tool_reads(path: str, allowed: AllowRules) -> Iterator[ActionPart]:
+def _tool_reads(path: str, action: Action, allowed: AllowRules) -> Iterator[ActionPart]:
     place = paths.resolve(path, allowed.cwd)
     part = allowed.reading(place)
     yield part
-    if part.rule is None and os.path.isdir(place.real):  # noqa: PTH112 - Path minds a long name
-        yield allowed.reading_all(place.real, _TOOL)
+    if part.rule is None and searches(action, place.real):
+        yield allowed.reading_all(place.real, _OURS if action.confined else _THEIRS)
 
 
 class _LineWalk:

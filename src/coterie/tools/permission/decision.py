@@ -10,7 +10,7 @@ from pathlib import Path
 from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action, Ruling, Verdict
 from coterie.tools.permission import paths, rules
-from coterie.tools.permission.allow import ActionPart, AllowRules, PartKind, parts_of
+from coterie.tools.permission.allow import ActionPart, AllowRules, PartKind, parts_of, searches
 from coterie.tools.permission.nested_commands import ExpandedLine, program
 from coterie.tools.permission.paths import PathPattern, ResolvedPath
 from coterie.tools.permission.read_only import ReadAccess, read_access
@@ -158,19 +158,32 @@ class _Reach:
                 return self._touches(rule.about, "write" if rule.kind == "write" else "read")
 
     def searches_through(self, rule: Rule) -> bool:
-        """Whether a command reads all of a folder that contains something forbidden."""
+        """Whether it reads all of a folder that contains something forbidden."""
         glob = rule.about
         return (
             isinstance(glob, PathPattern)
             and rule.kind == "read"
-            and any(
-                glob.lies_in(each, self._root)
-                for command in self._expanded.commands
-                for folder in self._folders
-                if (access := self._known_access(command, folder)) and access.reads(glob)
-                for each in access.folders(folder)
-            )
+            and any(glob.lies_in(each, self._root) for each in self._searched)
         )
+
+    @cached_property
+    def _searched(self) -> tuple[str, ...]:
+        """The folders that it reads entirely."""
+        named = (place.real for path in self._action.paths for place in self._places_of(path))
+        by_tool = (each for each in named if searches(self._action, each))
+        by_command = (
+            each
+            for command in self._expanded.commands
+            for folder in self._folders
+            if (access := self._known_access(command, folder))
+            for each in access.folders(folder)
+        )
+        return tuple(dict.fromkeys((*by_tool, *by_command)))
+
+    def _places_of(self, path: str) -> Iterator[ResolvedPath]:
+        """Where a path that a tool is given may lead."""
+        for text in {path, paths.expand_home(path), path.strip(), path.removeprefix("file://")}:
+            yield paths.resolve(text, self._cwd)
 
     @cached_property
     def _expanded(self) -> ExpandedLine:
@@ -216,9 +229,7 @@ class _Reach:
         action = self._action
         effects: Sequence[FileEffect] = tuple(one for one in _BOTH if one == action.effect) or _BOTH
         tools = [
-            _TouchedPath(paths.resolve(text, self._cwd), effects)
-            for path in action.paths
-            for text in {path, paths.expand_home(path), path.strip(), path.removeprefix("file://")}
+            _TouchedPath(place, effects) for path in action.paths for place in self._places_of(path)
         ]
         return (*tools, *self._in_words(), *self._in_redirections())
 

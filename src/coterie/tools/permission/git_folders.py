@@ -26,6 +26,11 @@ def repository_of(folder: str) -> str:
     return next(filter(_holds_repository, _with_parents(folder)), folder)
 
 
+def in_repository(folder: str) -> bool:
+    """Whether git would find a repository from a folder."""
+    return any(map(_holds_repository, _with_parents(folder)))
+
+
 def _with_parents(folder: str) -> Iterator[str]:
     yield folder
     while folder != "/":

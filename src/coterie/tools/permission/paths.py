@@ -223,11 +223,6 @@ class PathPattern:
             for literal in ["/" + "/".join(_literal(anchored))]
         )
 
-    @property
-    def is_hidden(self) -> bool:
-        """Whether everything it covers is hidden, as one of its names begins with a dot."""
-        return any(re.match(r"\.[^./]", name) for name in self.text.split("/"))
-
     def mentioned_in(self, text: str) -> bool:
         """Whether a text that cannot be parsed mentions what the pattern covers."""
         names = [name for name in self.text.split("/") if name not in ("", ".", "..", "~", "**")]

@@ -14,13 +14,15 @@ from itertools import pairwise
 from typing import Literal
 
 from coterie.tools.permission.git_folders import plain_repository, repository_of
-from coterie.tools.permission.paths import PathPattern, resolve
+from coterie.tools.permission.paths import resolve
 from coterie.tools.permission.shell_parser import SimpleCommand
 
 _NOTHING = re.compile(r"(?!)")
 _ALWAYS = re.compile("")
 
-Skipped = Literal["nothing", "hidden", "untracked"]
+Skipped = Literal["nothing", "hidden", "untracked", "ignored"]
+"""What a search leaves out: in each case `.coterie`, which is hidden, never tracked, and ignored in
+any repository.  What a rule denies never counts as left out: an ignore file may include it."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,10 @@ READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
         ("pre", "pre-glob", "hostname-bin", "follow", "search-zip"),
         deep=_ALWAYS,
         skips="hidden",
-        unskip=re.compile(r"-[^-]*[u.].*|--(hidden|no-ignore.*|unrestricted)"),
+        # What a glob matches is searched even if it is hidden.
+        unskip=re.compile(
+            r"-[^-]*[gu.].*|--(hidden|i?glob.*|ignore-file.*|no-ignore.*|unrestricted)", re.DOTALL
+        ),
         values="ABCEMTdefgjmrt",
     ),
     "sort": ReadOnlyProgram(
@@ -207,10 +212,6 @@ class ReadAccess:
         named = [resolve(file, cwd).real for file in self.files]
         whole = [*([cwd] if self.here else ()), *([repository_of(cwd)] if self.repository else ())]
         return [*filter(os.path.isdir, named), *whole]
-
-    def reads(self, glob: PathPattern) -> bool:
-        """Whether it reads what a pattern covers, if that is in one of those folders."""
-        return self.skips != "hidden" or not glob.is_hidden
 
 
 def read_access(

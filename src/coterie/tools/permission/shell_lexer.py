@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 
 META = frozenset("|&;()<> \t\n")
 """Characters that end a word unless quoted."""
+CONTINUATION = "\\\n"
+"""Continues a line: the shell removes it, even from the middle of a word or an operator."""
 
+_CONTINUATIONS = re.compile(r"(?:\\\n)+")
 _HIDDEN = "\0"
 """Replaces quoted characters where only unquoted ones matter."""
 
@@ -36,6 +39,7 @@ class Word:
     """A word as written, and as the program gets it."""
 
     raw: str
+    """In one line, if it was continued on another."""
     text: str
     """Without quotes; expansions stay as written."""
     known: bool = True
@@ -94,9 +98,18 @@ class Lexer:
         start, parts = self.at, _Parts()
         while (char := self.ahead()) and char not in META:
             self._readers.get(char, self._plain)(parts)
-        word = parts.word(self.text[start : self.at])
+        word = parts.word(self.text[start : self.at].replace(CONTINUATION, ""))
         self.clear = self.clear and word.known
         return word
+
+    def skip_continuation(self) -> bool:
+        """Skip a line continuation between two words, where it is just another blank."""
+        continued = self.ahead(2) == CONTINUATION
+        if continued:
+            # Otherwise it may be inside an operator.
+            self.clear = self.clear and self.text[self.at - 1 : self.at] in (" ", "\t")
+            self.at += 2
+        return continued
 
     def substitution(self, opening: int) -> int:
         """Collect the contents of the brackets that open there; returns the position after them."""
@@ -164,6 +177,9 @@ class Lexer:
             parts.add(self._run(_QUOTED), quoted=True)
 
     def _dollar(self, parts: _Parts, *, quoted: bool = False) -> None:
+        if continued := _CONTINUATIONS.match(self.text, self.at + 1):
+            self.lost()  # not every shell joins what follows to it
+            self.text = self.text[: self.at + 1] + self.text[continued.end() :]
         following = self.text[self.at + 1 : self.at + 2]
         if following in ("(", "{"):
             self._unknown(parts, self.substitution(self.at + 1))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from coterie.tools.permission.shell_lexer import Lexer, Word, name_set
+from coterie.tools.permission.shell_lexer import CONTINUATION, Lexer, Word, name_set
 
 LONGEST = 1_000_000
 DEEPEST = 8
@@ -159,11 +159,7 @@ class _Parser(Lexer):
         self.at += 1
 
     def _continuation(self) -> None:
-        # After a blank, a line continuation is just another blank.
-        after_blank = self.text[self.at - 1 : self.at] in (" ", "\t")
-        if after_blank and self.ahead(2) == "\\\n":
-            self.at += 2
-        else:
+        if not self.skip_continuation():
             self._argument()
 
     def _comment(self) -> None:
@@ -205,8 +201,8 @@ class _Parser(Lexer):
         self.at += 1
 
     def _argument(self) -> None:
-        word = self.word()
-        if self._documents and "\n" in word.raw:
+        start, word = self.at, self.word()
+        if self._documents and "\n" in self.text[start : self.at]:
             self.lost()  # which of the lines is the document?
         following = self.ahead()
         if following and following in "<>":
@@ -271,8 +267,8 @@ class _Parser(Lexer):
         self._draft.words.append(Word(raw, raw, known=False))
 
     def _target(self) -> Word | None:
-        while self.ahead() in (" ", "\t"):
-            self.at += 1
+        while self.skip_continuation() or self.ahead() in (" ", "\t"):
+            self.at += self.ahead() in (" ", "\t")
         start = self.at
         word = None if self.ahead() == "#" else self.word()
         if word is None or self.at == start:
@@ -315,6 +311,8 @@ class _Parser(Lexer):
         if literal or not re.search(r"[$`\\]", body):
             return
         self.clear = False
+        if CONTINUATION in body:
+            self.lost()  # bash joins the lines before it looks for the delimiter, dash does not
         inside = Lexer(body)
         inside.expansions()
         self.inner += inside.inner

@@ -30,6 +30,16 @@ def read(*paths: str) -> Action:
     return Action("read", "Read", ".", paths=paths)
 
 
+def search(folder: str) -> Action:
+    """A tool searches files for a text."""
+    return Action("read", "Grep", ".", paths=(folder,))
+
+
+def listing(folder: str) -> Action:
+    """A tool lists files."""
+    return Action("read", "Glob", ".", paths=(folder,), names_only=True)
+
+
 def write(*paths: str) -> Action:
     return Action("write", "Edit", ".", paths=paths)
 

@@ -210,6 +210,43 @@ def wrapped_lines(draw: st.DrawFn) -> str:
 LINES = st.one_of(bent_lines(), bent_lines(), joined_lines(), wrapped_lines())
 
 
+_CONTINUED = (
+    *("okay && evil b", "okay|| evil", "okay;evil", "okay & evil", "okay |& evil", "(evil)"),
+    *("{ evil; }", "! evil", "if evil; then okay; fi", "case x in x) evil;; esac", "coproc evil"),
+    *("time evil", "okay $(evil)", 'okay "$(evil)"', "okay `evil`", "okay <(evil)", "$'ev\\x69l'"),
+    *("cat <<EOF\n$(evil)\nEOF", "cat <<-EOF\n\tx\n\tEOF\nevil", "cat <<'EOF'\nx\nEOF\nevil"),
+    *("okay # x\nevil", "cat <<A <<B\n1\nA\n2\nB\nevil", "okay >> out/x; evil", "okay 2>&1; evil"),
+    *(
+        "X=1 evil",
+        "xargs evil",
+        "bash -c 'okay && evil'",
+        "cat .env",
+        "cat < .env",
+        "okay <<< x;evil",
+    ),
+    *("cd src && cat ../.env", "cd . && grep -r kept .", "rg --hidden kept", "f() { evil; }; f"),
+)
+_CONTINUED_DOCUMENTS = (
+    "cat <<EOF\nEO\\\nF\nevil\nEOF",
+    "cat <<-EOF\n\tEO\\\nF\nevil\nEOF",
+    "cat <<EOF\nx\\\nEOF\nevil\nEOF\n",
+    "cat <<EOF\nx\\\\\nEOF\nevil",
+    "cat <<EOF\n\\\nEOF\nevil\nEOF",
+    "cat <<'EOF'\nEO\\\nF\nevil\nEOF",
+    "cat <<E\\\nOF\nx\nEOF\nevil\nEOF",
+    "cat <<EOF \\\n x\ny\nEOF\nevil",
+    "okay $(cat <<EOF\nEO\\\nF\nevil\nEOF\n)",
+)
+
+
+def continued_lines() -> Iterator[str]:
+    """Harmful lines that continue on another at every place."""
+    for line in _CONTINUED:
+        for at in range(len(line) + 1):
+            yield from (f"{line[:at]}\\\n{blank}{line[at:]}" for blank in ("", " ", "\\\n"))
+    yield from _CONTINUED_DOCUMENTS
+
+
 def each_piece() -> Iterator[str]:
     """Every bit where it might have an effect, and every harmful line alone and combined."""
     for bit in (*BITS, *CHARACTERS):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,7 +14,7 @@ from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action, Verdict
 from coterie.tools.permission import decide
 from tests.unit.tools.permission.bash import KEPT, SECRET, CommandEffects, Playground
-from tests.unit.tools.permission.lines import LINES, each_piece
+from tests.unit.tools.permission.lines import LINES, continued_lines, each_piece
 
 ALLOW = ("okay *", "run(half one *)", "exact", "pre-*", "write(out/**)")
 DENY = ("read(.env)",)
@@ -59,21 +61,23 @@ def is_allowed(line: str, mode: Mode, playground: Playground) -> bool:
 
 
 def culprits(
-    lines: list[str], playground: Playground, harm: Callable[[CommandEffects], list[object]]
+    lines: list[str],
+    run: Callable[..., CommandEffects],
+    harm: Callable[[CommandEffects], list[object]],
 ) -> dict[str, list[object]]:
     """Return the harmful lines: run in batches, and singly only where a batch did harm."""
     found: dict[str, list[object]] = {}
     for start in range(0, len(lines), 50):
         some = lines[start : start + 50]
-        if harm(playground.run(*some)):
-            found |= {line: harm(playground.run(line)) for line in some}
+        if harm(run(*some)):
+            found |= {line: harm(run(line)) for line in some}
     return {line: done for line, done in found.items() if done}
 
 
 def test_each_piece_in_each_place(playground: Playground) -> None:
     allowed = [line for line in each_piece() if is_allowed(line, "ask", playground)]
     assert len(allowed) > 500  # the test is not vacuous
-    assert culprits(allowed, playground, lambda done: overstepped(done, "ask")) == {}
+    assert culprits(allowed, playground.run, lambda done: overstepped(done, "ask")) == {}
 
 
 def test_each_piece_that_is_denied_is_not_done(playground: Playground) -> None:
@@ -83,7 +87,18 @@ def test_each_piece_that_is_denied_is_not_done(playground: Playground) -> None:
     verdicts = {line: verdict_of(line, permissions, playground) for line in lines}
     passed = [line for line in lines if verdicts[line] == "allow"]
     assert len(lines) > 2 * len(passed) > 200  # the test is not vacuous
-    assert culprits(passed, playground, denied) == {}
+    assert culprits(passed, playground.run, denied) == {}
+
+
+@pytest.mark.parametrize("shell", [*filter(os.path.exists, ("/bin/bash", "/bin/dash"))])
+def test_what_is_denied_is_not_done_on_a_continued_line(playground: Playground, shell: str) -> None:
+    permissions = Permissions(mode="full", deny=("evil", *DENY))
+    passed = [
+        line for line in continued_lines() if verdict_of(line, permissions, playground) == "allow"
+    ]
+    assert len(passed) > 100  # the test is not vacuous
+    run = partial(playground.run, shell=shell)
+    assert culprits(passed, run, denied) == {}
 
 
 def denied(done: CommandEffects) -> list[object]:

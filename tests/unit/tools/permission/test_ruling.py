@@ -179,6 +179,8 @@ def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
         ("cat .coterie/teams/x", "ask"),
         ("grep -r token .", "ask"),
         ("rg -uu token", "ask"),
+        ("rg -g '.coterie/**' token", "ask"),
+        ("rg -ng'*' token packages", "ask"),
         ("rg token", "allow_read_only"),
         ("git grep token", "allow_read_only"),
         ("git grep --no-index token", "ask"),
@@ -186,6 +188,21 @@ def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
     ):
         action = ran(command, tmp_path, sandbox=True)
         assert decide(action, Permissions(), None, tmp_path).verdict == verdict
+
+
+@pytest.mark.parametrize(("names_only", "confined"), [(False, False), (True, False), (False, True)])
+def test_a_tool_that_heeds_ignore_files_may_search_a_repository(
+    tmp_path: Path, names_only: bool, confined: bool
+) -> None:
+    (tmp_path / ".coterie" / "members").mkdir(parents=True)
+    action = Action(
+        "read", "Grep", str(tmp_path), paths=(".",), names_only=names_only, confined=confined
+    )
+    unhindered = names_only or confined
+    before = decide(action, Permissions(), None, tmp_path).verdict
+    make_repository(tmp_path)
+    after = decide(action, Permissions(), None, tmp_path).verdict
+    assert (before, after) == ("allow" if unhindered else "ask", "allow")
 
 
 def test_nothing_named_is_nothing_allowed(work: Path) -> None:
