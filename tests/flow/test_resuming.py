@@ -225,7 +225,9 @@ CUT = TurnFailed("model", "the stream was cut")
 
 
 @pytest.mark.parametrize("first_run", [3, 2, 1], ids=["one run", "killed later", "killed at once"])
-async def test_another_try_receives_what_all_failed_ones_did(tmp_path: Path, first_run: int) -> None:
+async def test_another_try_receives_what_all_failed_ones_did(
+    tmp_path: Path, first_run: int
+) -> None:
     """Whether its process goes on, is killed in the second attempt, or before it opens."""
     tries: list[Prompt] = []
 

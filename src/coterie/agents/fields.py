@@ -169,7 +169,7 @@ def _now() -> datetime:
 
 
 _GLOB_CHARACTERS = frozenset("*?[{")
-_LEADS_UP = re.compile(r"\{[^}]*(?:/|\.\.)|[{,]\.*[,}]|\[\.\]")
+_LEADS_UP = re.compile(r"\{[^{}]*(?:/|\.\.)|[{,]\.*[,}/]|\[\.\]")
 """What may become `..`, or hide where a pattern leads: `{a/b,c}`, `{..,a}`, `.{.,a}`, `[.][.]`."""
 ANYWHERE = "/"
 
