@@ -168,6 +168,8 @@ async def test_conflict_marks_that_are_left_in_are_never_merged(project: Path) -
             path.write_text(f"total = {ticket!r}\n")
         elif times[ticket] == 3:
             path.write_text("total = 'both'\n")
+            # Only files that conflicted are looked at: such lines may be right in others.
+            (path.parent / "merging.md").write_text("<<<<<<< ours\n>>>>>>> theirs\n")
         return {"status": "completed"}  # the second time with the conflict markers still in it
 
     say = replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)

@@ -163,7 +163,10 @@ class ReviewStage(TicketRun):
         # As committed after the turn: files that a check leaves behind are not part of the work.
         tree = await self.git(TicketWorktrees.tree, "")
         if self.times("awaiting_review") > 1:  # else nothing was merged into it yet
-            unresolved = await self.git(TicketWorktrees.unresolved, ())
+            # Others may have such lines for good reason: tests, documentation.
+            unresolved = await self.git(
+                lambda trees, ticket: trees.unresolved(ticket, trees.conflicted(ticket)), ()
+            )
             if unresolved:
                 return CheckedTree(tree, conflicts=unresolved)
         checked = await self._ran(name, commands, await self.folder(), tree)
