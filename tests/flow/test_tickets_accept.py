@@ -118,6 +118,18 @@ async def test_what_is_not_finished_is_not_accepted(project: Path) -> None:
             await app.accept(TASK)
 
 
+async def test_a_session_whose_ticket_asks_is_said_to_wait(project: Path) -> None:
+    def edits(member: Member, text: str) -> object:
+        (project / "cart.py").write_text("mine\n")
+        return obedient(member, text)
+
+    async with session(project) as harness:
+        assert await harness.run(replying(Do_the_work_now=edits)) == "waiting question"
+    async with App.open(project) as app:
+        with pytest.raises(NotAccepted, match="k3f9 is waiting, not completed"):
+            await app.accept(TASK)
+
+
 def dirty(project: Path) -> None:
     (project / "T1.txt").write_text("mine\n")
 

@@ -2994,6 +2994,11 @@ export interface components {
             /** Session Id */
             session_id: string;
             /**
+             * Standing
+             * @enum {string}
+             */
+            standing: "running" | "waiting" | "parked" | "completed" | "failed" | "canceled";
+            /**
              * Status
              * @enum {string}
              */
@@ -3089,6 +3094,11 @@ export interface components {
             resumable: boolean;
             /** Session Id */
             session_id: string;
+            /**
+             * Standing
+             * @enum {string}
+             */
+            standing: "running" | "waiting" | "parked" | "completed" | "failed" | "canceled";
             /**
              * Status
              * @enum {string}
@@ -3238,6 +3248,11 @@ export interface components {
             history: components["schemas"]["MomentShown"][];
             /** Id */
             id: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "ready" | "working" | "in review" | "blocked" | "failed" | "done" | "dropped" | "replaced";
             /** Message */
             message: string;
             /** Owner */
@@ -3395,6 +3410,11 @@ export interface components {
             dependencies: string[];
             /** Id */
             id: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "ready" | "working" | "in review" | "blocked" | "failed" | "done" | "dropped" | "replaced";
             /** Message */
             message: string;
             /** Owner */

@@ -19,7 +19,7 @@ from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
 from coterie.errors import GitFailed, NotFound, UsageError
 from coterie.model import instant
-from coterie.model.check import check_results, check_scores
+from coterie.model.check import CheckScore, check_results, check_scores
 from coterie.model.journal import Fence, Turn
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
@@ -60,7 +60,7 @@ class Sessions:
             if about is not None:
                 turns.setdefault(about, []).append(turn)
         return [
-            _view(ticket, scores.get(ticket.id, ""), turns.get(ticket.id, []))
+            _view(ticket, scores.get(ticket.id), turns.get(ticket.id, []))
             for ticket in await store.tickets(session)
         ]
 
@@ -180,7 +180,7 @@ class Sessions:
         return (await self.look.state(task_id)).created.session_id
 
 
-def _view(ticket: Ticket, checks: str, turns: Iterable[Turn]) -> TicketView:
+def _view(ticket: Ticket, checks: CheckScore | None, turns: Iterable[Turn]) -> TicketView:
     taken = list(turns)
     seconds = sum(
         instant.seconds_between(turn.opened_at, turn.closed_at) for turn in taken if turn.closed_at

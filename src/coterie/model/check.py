@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:
     from coterie.model.envelope import ArtifactRef, CheckRun, Envelope
@@ -50,7 +50,17 @@ def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
     return results
 
 
-def check_scores(envelopes: Iterable[Envelope]) -> dict[str, str]:
-    """How many checks of each ticket passed in their last run, as `2/3`."""
+class CheckScore(NamedTuple):
+    """How many checks passed; shown as `2/3`."""
+
+    passed: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.passed}/{self.total}"
+
+
+def check_scores(envelopes: Iterable[Envelope]) -> dict[str, CheckScore]:
+    """How many checks of each ticket passed in their last run."""
     results = check_results(envelopes)
-    return {ticket: f"{sum(one.values())}/{len(one)}" for ticket, one in results.items()}
+    return {ticket: CheckScore(sum(one.values()), len(one)) for ticket, one in results.items()}

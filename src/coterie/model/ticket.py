@@ -8,6 +8,8 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from coterie.model.check import CheckScore
+
 Count = Annotated[int, Field(ge=0, le=100)]
 Minutes = Annotated[float, Field(gt=0, le=7 * 24 * 60)]
 
@@ -65,6 +67,10 @@ class SchedulerConfig(_Settings):
 TicketState = Literal[
     "pending", "discussing", "in_progress", "blocked", "awaiting_review", "done", "error"
 ]
+TicketKind = Literal[
+    "ready", "working", "in review", "blocked", "failed", "done", "dropped", "replaced"
+]
+"""What a ticket counts as: by its state, and by what became of it and of those it waits for."""
 STATES: tuple[TicketState, ...] = get_args(TicketState)
 TicketNote = Literal["created", "closed", "discussed", "re-pointed", "resumed", "stalled"]
 """Entries in a ticket's history other than its state changes."""
@@ -157,8 +163,8 @@ class TicketView:
     """One row of a session's ticket table."""
 
     ticket: Ticket
-    checks: str = ""
-    """How many of its checks passed in their last run, as `2/3`; empty if none was run."""
+    checks: CheckScore | None = None
+    """How many of its checks passed in their last run; None if none was run."""
     turns: int = 0
     seconds: float = 0.0
     """The duration of its turns, including the manager's."""

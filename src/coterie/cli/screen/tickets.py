@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.app.views import AT_WORK, read_ticket, ticket_of
+from coterie.app.views import is_at_work, read_ticket, ticket_of
 from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
@@ -88,15 +88,14 @@ class TicketStatus(ChatStatus):
             dependencies=record.dependencies,
             closed_by=record.closed_by,
         )
-        took, checks = self._seconds_so_far(before), record.checks or before.checks
-        view = replace(before, ticket=ticket, checks=checks, seconds=took)
+        view = replace(before, ticket=ticket, seconds=self._seconds_so_far(before))
         self._views[record.id] = view
         self._clock(view)
 
     def _clock(self, view: TicketView) -> None:
         """Keep a ticket's clock running while somebody works on it."""
         name = view.ticket.id
-        if view.ticket.state not in AT_WORK or view.ticket.closed_by is not None:
+        if not is_at_work(view.ticket):
             self._started.pop(name, None)
         elif name not in self._started:
             self._started[name] = (time.monotonic(), view.seconds)
@@ -170,7 +169,7 @@ class TicketStatus(ChatStatus):
 
     def _hints(self) -> list[str]:
         asking = [name for name in self._asking() if name]
-        at_work = [name for name, view in self._views.items() if view.ticket.state in AT_WORK]
+        at_work = [name for name, view in self._views.items() if is_at_work(view.ticket)]
         # Only the first is offered: a ticket for which there is something to see.
         tickets = [f"/{name} one ticket" for name in [*asking, *at_work, *self._views]]
         return [_TELLS if self.task else "type the goal, Enter", *tickets[:1], self.stops, HELP]

@@ -11,7 +11,7 @@ import anyio.to_thread
 from coterie.errors import ArtifactWrong
 from coterie.model import envelope, step_name
 from coterie.model.about import FailedChecks
-from coterie.model.check import CheckOutcome, ended
+from coterie.model.check import CheckOutcome, CheckScore, ended
 from coterie.model.interaction import Ask, Option
 from coterie.model.tool_call import Action
 from coterie.model.update import PendingCall
@@ -171,8 +171,9 @@ class ReviewStage(TicketRun):
                 return CheckedTree(tree, conflicts=unresolved)
         checked = await self._ran(name, commands, await self.folder(), tree)
         count = len(checked.outcomes)
-        score = f"{count - len(checked.failed)}/{count}" if count else ""
-        services.tracker.checks[self.id] = score
+        if count:
+            score = CheckScore(count - len(checked.failed), count)
+            services.tracker.checks[self.id] = score
         ran = f"Coterie ran {_outcomes(checked.outcomes)}; " if count else ""
         services.tracker.announce(self.id, f"{ran}{services.manager.id} (manager) reviews")
         return checked

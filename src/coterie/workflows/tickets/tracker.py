@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import anyio
 
 from coterie.model import envelope, step_name
-from coterie.model.check import check_scores
+from coterie.model.check import CheckScore, check_scores
 from coterie.model.envelope import Envelope, Plan, PlanTask
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
@@ -126,7 +126,7 @@ class TicketTracker:
         self.plan: Plan | None = None
         """The last plan."""
         self.planned_at: str = ""
-        self.checks: dict[str, str] = {}
+        self.checks: dict[str, CheckScore] = {}
         """How many of each ticket's checks passed, by ticket."""
         self.approval_notes: list[str] = []
         """What the user said when approving a plan."""
@@ -317,7 +317,7 @@ class TicketTracker:
                 message,
                 ticket.dependencies,
                 ticket.closed_by,
-                self.checks.get(ticket.id, ""),
+                str(self.checks.get(ticket.id, "")),
                 is_new,
             )
         )
