@@ -26,7 +26,13 @@ from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
 from coterie.model.task import ENDED, TaskCreated, is_part, ticket_id_of
 from coterie.model.team import Team
-from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
+from coterie.model.ticket import (
+    BASE_COMMIT,
+    SchedulerConfig,
+    Ticket,
+    TicketView,
+    after_session,
+)
 from coterie.model.update import sum_of
 from coterie.ports import Checks, Observer, Storage
 from coterie.workflows.tickets import check_team
@@ -172,8 +178,9 @@ class Sessions:
             for command, passed in results.items()
         )
         onward = result.next
-        if result.status == "completed" and await self.branch(result.task):
-            onward = tuple(f"coterie {verb} {result.task}" for verb in ("diff", "accept", "revert"))
+        if result.status == "completed":
+            branch = await self.branch(result.task)
+            onward = after_session(result.task, has_branch=bool(branch))
         return replace(result, checks=checks, next=onward)
 
     async def _session(self, task_id: str) -> str:

@@ -37,6 +37,7 @@ from coterie.model import as_json
 from coterie.model.record import TaskDetail
 from coterie.model.task import TICKET as TICKET_WORKFLOW
 from coterie.model.team import member_folder
+from coterie.model.ticket import after_session
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
@@ -203,7 +204,7 @@ def _next(session: SessionView) -> str:
     if view.resumable:
         return f"coterie resume {name}"
     if view.workflow == TICKETS and view.status == "completed":
-        return f"coterie diff {name} · coterie {'accept' if session.branch else 'revert'} {name}"
+        return " · ".join(after_session(name, has_branch=bool(session.branch)))
     return f"coterie log {name}"
 
 

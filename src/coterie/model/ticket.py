@@ -93,6 +93,13 @@ FINAL_COMMIT = "final/commit"
 """The step whose result is the commit with which a session ended: only that commit is accepted."""
 
 
+def after_session(session: str, *, has_branch: bool) -> tuple[str, ...]:
+    """Return what to type once a session is completed; without a branch of its own its work is in
+    the folder already, and there is nothing to accept."""
+    verbs = ("diff", "accept", "revert") if has_branch else ("diff", "revert")
+    return tuple(f"coterie {verb} {session}" for verb in verbs)
+
+
 class IllegalMove(ValueError):
     """A state change that TRANSITIONS does not allow."""
 

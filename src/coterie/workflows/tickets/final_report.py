@@ -15,7 +15,7 @@ from coterie.model.check import check_results
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
 from coterie.model.interaction import APPROVE, Ask, Option
 from coterie.model.task import Ended, TaskCreated, title_of
-from coterie.model.ticket import FINAL_COMMIT, Ticket
+from coterie.model.ticket import FINAL_COMMIT, Ticket, after_session
 from coterie.model.update import Usage
 from coterie.workflows.chat import STOP, answer_or_stop
 from coterie.workflows.tickets.messenger import COTERIE, Draft
@@ -83,8 +83,8 @@ class FinalReport:
         """What the user should do now."""
         task = self.task.task_id
         unchecked = [(one.ticket.id, text) for one in self.tickets for text in one.unchecked]
-        accept = [f"coterie accept {task}", f"coterie diff {task}"] if self.branch else []
-        return [*accept, *(f"Check {ticket}: {text}" for ticket, text in unchecked)]
+        onward = after_session(task, has_branch=bool(self.branch))
+        return [*onward, *(f"Check {ticket}: {text}" for ticket, text in unchecked)]
 
     @property
     def json(self) -> dict[str, object]:
