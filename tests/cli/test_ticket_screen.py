@@ -19,13 +19,12 @@ from coterie.cli.screen.tickets import TicketScreen, TicketStatus
 from coterie.cli.text import NO_COLOUR, cells
 from coterie.cli.ticket_events import TicketEvents
 from coterie.model.about import ToolPermission
-from coterie.model.check import CheckScore
 from coterie.model.envelope import Envelope, Instruction, Report
 from coterie.model.envelope_fault import EnvelopeCheck
 from coterie.model.interaction import Display, Interaction, Option
 from coterie.model.record import Entry, InteractionRecord, MessageRecord, TicketRecord
 from coterie.model.team import Budget, Member, Team
-from coterie.model.ticket import Moment, Ticket, TicketView
+from coterie.model.ticket import CheckScore, Moment, Ticket, TicketView
 from coterie.model.update import Usage
 from tests.cli.command import normalize
 from tests.cli.test_screen import DisplayedScreen, RecordingApp, SizedOutput

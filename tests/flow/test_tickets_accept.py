@@ -403,7 +403,7 @@ async def test_a_failed_ticket_is_reset_by_its_name(project: Path) -> None:
     async with session(project, config=config) as harness:
         assert await harness.run(stuck) == "waiting question"
     async with App.open(project) as app:
-        with pytest.raises(UsageError, match=r'No ticket "T9"\. There are: T1'):
+        with pytest.raises(UsageError, match=f"No ticket T9 in {TASK}. There are: T1"):
             await app.reset_ticket(TASK, "T9")
         answered = await app.reset_ticket(TASK, f"{TASK}/t1")
         assert (answered.choice, answered.resumable) == ("reset", True)

@@ -2788,6 +2788,8 @@ export interface components {
         SaidShown: {
             /** Became */
             became: string;
+            /** Question */
+            question: string | null;
             /** Resumable */
             resumable: boolean;
             /** Task */

@@ -34,7 +34,7 @@ from coterie.model.team import (
     member_folder,
     parse_increase,
 )
-from coterie.model.ticket import Ticket, TicketKind, TicketState, TicketView
+from coterie.model.ticket import Ticket, TicketKind, TicketState, TicketView, no_ticket
 from coterie.model.timeline import TimelineSource
 from coterie.model.update import Usage
 
@@ -175,8 +175,7 @@ async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
     session = await read_checked(app, task_id)
     known = [view.ticket.id for view in session.tickets]
     if ticket_id not in known:
-        there = ", ".join(known) or "none"
-        raise NotFound(f"No ticket {ticket_id} in {session.id}. There are: {there}.")
+        raise no_ticket(ticket_id, session.id, known)
     envelopes = [one for one in await app.envelopes(session.id) if one.ticket_id == ticket_id]
     merged = await app.branch(session.id)
     branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""

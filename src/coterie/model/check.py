@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
+
+from coterie.model.ticket import CheckScore
 
 if TYPE_CHECKING:
     from coterie.model.envelope import ArtifactRef, CheckRun, Envelope
@@ -48,16 +50,6 @@ def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
             if check is not None:
                 results.setdefault(envelope.ticket_id, {})[check.command] = check.passed
     return results
-
-
-class CheckScore(NamedTuple):
-    """How many checks passed; shown as `2/3`."""
-
-    passed: int
-    total: int
-
-    def __str__(self) -> str:
-        return f"{self.passed}/{self.total}"
 
 
 def check_scores(envelopes: Iterable[Envelope]) -> dict[str, CheckScore]:

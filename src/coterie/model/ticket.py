@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from coterie.model.check import CheckScore
+from coterie.errors import NotFound
 
 Count = Annotated[int, Field(ge=0, le=100)]
 Minutes = Annotated[float, Field(gt=0, le=7 * 24 * 60)]
@@ -93,6 +94,26 @@ FINAL_COMMIT = "final/commit"
 """The step whose result is the commit with which a session ended: only that commit is accepted."""
 
 
+TICKET_ID = "T[0-9]{1,6}"
+"""The pattern of a ticket's id in its session."""
+_NAME = re.compile(f"([^/\\s]*)/({TICKET_ID})", re.IGNORECASE)
+
+
+def named_ticket(name: str) -> tuple[str, str] | None:
+    """Return the session and the ticket that a person means by `k3f9/t2`; the session is empty for
+    `/t2`.  None if it names no ticket."""
+    match = _NAME.fullmatch(name)
+    return (match[1], match[2].upper()) if match else None
+
+
+def no_ticket(ticket: str, session: str, known: Iterable[str]) -> NotFound:
+    """Return the error for a ticket that its session does not have."""
+    there = ", ".join(known) or "none"
+    return NotFound(
+        f"No ticket {ticket} in {session}. There are: {there}.", f"coterie show {session}"
+    )
+
+
 def after_session(session: str, *, has_branch: bool) -> tuple[str, ...]:
     """Return what to type once a session is completed; without a branch of its own its work is in
     the folder already, and there is nothing to accept."""
@@ -163,6 +184,16 @@ class Ticket:
         """The ticket removed from the run; its state stays unchanged."""
         history = (*self.history, Moment(at, "closed", reason))
         return replace(self, closed_by=by, reason=reason, history=history)
+
+
+class CheckScore(NamedTuple):
+    """How many checks passed; shown as `2/3`."""
+
+    passed: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.passed}/{self.total}"
 
 
 @dataclass(frozen=True)

@@ -186,7 +186,7 @@ class TicketWorktrees(SessionScoped):
         for mark in ("^<<<<<<< ", "^>>>>>>> ") if names else ():
             words = ("grep", "-l", "-z", "-I", "-e", mark, self._tip(ticket), "--", *named)
             listed = self.git.run(*words, accept=(0, 1)).split("\0")
-            both &= {found.partition(":")[2] for found in listed}
+            both &= {line.partition(":")[2] for line in listed}
         return tuple(sorted(both))
 
     def merge(self, ticket: str, title: str) -> Merge:

@@ -7,9 +7,8 @@ from inline_snapshot import snapshot
 
 from coterie.cli.text import cells
 from coterie.cli.ticket_table import Row, progress, rows_of, table
-from coterie.model.check import CheckScore
 from coterie.model.team import Member, Team
-from coterie.model.ticket import Ticket, TicketState, TicketView
+from coterie.model.ticket import CheckScore, Ticket, TicketState, TicketView
 
 AGENTS = {"mira": "claude", "wren": "claude", "finn": "codex"}
 TEAM = Team(

@@ -110,7 +110,7 @@ def test_what_is_typed_while_a_message_is_sent_stays(
     with page.expect_request("**/say"):
         box.press("Enter")
     box.fill("hello, and more")
-    held[0].fulfill(json={"became": "queued", "resumable": False})
+    held[0].fulfill(json={"question": None, "resumable": False})
     expect(page.get_by_text("It will be read after the current turn.")).to_be_visible()
     expect(box).to_have_value("hello, and more")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from coterie.model.interaction import Interaction, in_short
 from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
 from coterie.model.task import running_task, ticket_task
 from coterie.model.team import Team
-from coterie.model.ticket import Ticket, TicketView
+from coterie.model.ticket import Ticket, TicketView, named_ticket
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -33,7 +32,6 @@ _CHANGING = {"ticket", "message", "interaction"}
 """Records after which the table is reloaded."""
 _RELOAD_PAUSE_FACTOR = 10
 """How long to pause after reloading the table, as a multiple of the time that it took."""
-_TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
 _TELLS = "type to tell the manager"
 _HEAD = 3
 """Lines above the table: the title, the progress, a blank one."""
@@ -242,13 +240,16 @@ class TicketScreen(Screen):
         return self._tickets.table(width, height, self._paint)
 
     def commands(self) -> Sequence[str]:
-        known = [name for name in self._board.commands if not _TICKET.fullmatch(name)]
+        known = [name for name in self._board.commands if not named_ticket(name)]
         return [*known, *(f"/{name}" for name in self._tickets.tickets)]
 
     def command(self, word: str) -> Action | None:
         """`/T4` shows one ticket."""
-        match = _TICKET.fullmatch(word)
-        return partial(self._show_ticket, match[1].upper()) if match else None
+        match named_ticket(word):
+            case "", ticket:
+                return partial(self._show_ticket, ticket)
+            case _:
+                return None
 
     async def _show_ticket(self, name: str) -> None:
         row = next((row for row in self._tickets.rows() if row.ticket.id == name), None)

@@ -11,8 +11,9 @@ import anyio.to_thread
 from coterie.errors import ArtifactWrong
 from coterie.model import envelope, step_name
 from coterie.model.about import FailedChecks
-from coterie.model.check import CheckOutcome, CheckScore, ended
+from coterie.model.check import CheckOutcome, ended
 from coterie.model.interaction import Ask, Option
+from coterie.model.ticket import CheckScore
 from coterie.model.tool_call import Action
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.messenger import COTERIE, Draft
