@@ -24,10 +24,11 @@ _WIDEST_STATE = 22
 _BAR = 20
 _GONE: Sequence[TicketKind] = ("dropped", "replaced")
 
+_WORKING: tuple[str, Meaning] = ("●", "name")
 _STATES: Mapping[TicketState, tuple[str, Meaning]] = {
     "pending": ("○", "dim"),
-    "discussing": ("●", "name"),
-    "in_progress": ("●", "name"),
+    "discussing": _WORKING,
+    "in_progress": _WORKING,
     "blocked": ("■", "asks"),
     "awaiting_review": ("◌", "name"),
     "done": ("✓", "good"),
