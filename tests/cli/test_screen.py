@@ -22,6 +22,7 @@ from coterie.cli.main import Call
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import Paint
+from coterie.engine.steering import Said
 from coterie.errors import AnswerRefused
 from coterie.model.about import BudgetReached
 from coterie.model.interaction import Display, Interaction, Kind, Option
@@ -72,14 +73,13 @@ class RecordingApp:
     """A stand-in for an App that records its calls."""
 
     calls: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
-    became: str = "queued"
     refusal: AnswerRefused | None = None
     """Why no answer is taken."""
     open_questions: list[Interaction] = field(default_factory=list[Interaction])
 
-    async def say(self, task_id: str, text: str, author: str | None = None) -> str:
+    async def say(self, task_id: str, text: str, author: str | None = None) -> Said:
         self.calls.append(("say", task_id, text))
-        return self.became
+        return Said()
 
     async def answer(
         self, interaction_id: str, *, choice: str | None, text: str | None, author: str

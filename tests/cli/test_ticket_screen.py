@@ -24,7 +24,7 @@ from coterie.model.envelope_fault import EnvelopeCheck
 from coterie.model.interaction import Display, Interaction, Option
 from coterie.model.record import Entry, InteractionRecord, MessageRecord, TicketRecord
 from coterie.model.team import Budget, Member, Team
-from coterie.model.ticket import Moment, Ticket, TicketView
+from coterie.model.ticket import CheckScore, Moment, Ticket, TicketView
 from coterie.model.update import Usage
 from tests.cli.command import normalize
 from tests.cli.test_screen import DisplayedScreen, RecordingApp, SizedOutput
@@ -41,7 +41,9 @@ TEAM = Team(
 )
 HISTORY = (Moment(AT, "created"), Moment(AT, "in_progress", "instructed"))
 VIEWS = [
-    TicketView(Ticket("T1", "model", "Coupon model", "done", "finn"), "2/2", 3, 190.0, 41_000),
+    TicketView(
+        Ticket("T1", "model", "Coupon model", "done", "finn"), CheckScore(2, 2), 3, 190.0, 41_000
+    ),
     TicketView(Ticket("T2", "form", "Form", "in_progress", "wren", ("T1",), history=HISTORY)),
     TicketView(Ticket("T3", "test", "End-to-end test", dependencies=("T2",))),
 ]
@@ -172,13 +174,19 @@ async def test_a_record_changes_the_table_and_the_events() -> None:
         screen = cast("TicketScreen", it.screen)
         done = TicketRecord("k3f9", "T2", "awaiting_review", "wren", "Form", "wren reported")
         cast("Session", it.app).views[1] = TicketView(
-            Ticket("T2", "form", "Form", "awaiting_review", "wren"), "1/1", 1, 60.0
+            Ticket("T2", "form", "Form", "awaiting_review", "wren"), CheckScore(1, 1), 1, 60.0
         )
         screen.saw(done)
         await it.until(lambda: "T2  wren reported" in it.output.written)
         await it.until(lambda: any("✓ 1/1   1m00" in line for line in screen.table(79, 15)))
         screen.saw(MessageRecord("k3f9", 9, "wren", 'Done.\n```json\n{"status": "completed"}\n```'))
         await it.until(lambda: 'wren: "Done."' in it.output.written)
+        # A ticket that was dropped keeps its state, and nobody works on it any more.
+        dropped = TicketRecord("k3f9", "T4", "in_progress", "wren", "Old", closed_by="dropped")
+        at_work = TicketRecord("k3f9", "T3", "in_progress", "wren", "Test")
+        for record in (at_work, dropped, MessageRecord("k3f9", 10, "wren", "Hm.")):
+            screen.saw(record)
+        await it.until(lambda: 'T3  wren: "Hm."' in it.output.written)
 
 
 def test_every_size_is_kept_to() -> None:

@@ -124,7 +124,7 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
 def test_what_is_not_there_is_named(project: TicketProject) -> None:
     assert project("run", "--yes", "--json", "Add coupons with-check").code == 3
     assert project.normalized(project("show", "last/T9")) == snapshot(
-        "! No ticket T9 in k3f9. There are: T1, T2, T3.\n"
+        "! No ticket T9 in k3f9. There are: T1, T2, T3.\n  coterie show k3f9\n"
     )
     assert project("tickets", "nosuch").err.startswith('! No task "nosuch".')
     assert project.normalized(project("tickets", "reset", "last/T1")) == snapshot("""\

@@ -109,7 +109,7 @@ async def test_a_human_ends_the_talk(tmp_path: Path, word: str) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada", human="max"))
         await it.run(ScriptedChannels(plain))
-        assert await steering.say(it.look, TASK, word, None) == "answered q1"
+        assert (await steering.say(it.look, TASK, word, None)).question == "q1"
         result = await it.run(ScriptedChannels(plain))
         assert (result.status, result.reason) == ("completed", "ended")
 

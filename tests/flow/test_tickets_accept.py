@@ -118,6 +118,18 @@ async def test_what_is_not_finished_is_not_accepted(project: Path) -> None:
             await app.accept(TASK)
 
 
+async def test_a_session_whose_ticket_asks_is_said_to_wait(project: Path) -> None:
+    def edits(member: Member, text: str) -> object:
+        (project / "cart.py").write_text("mine\n")
+        return obedient(member, text)
+
+    async with session(project) as harness:
+        assert await harness.run(replying(Do_the_work_now=edits)) == "waiting question"
+    async with App.open(project) as app:
+        with pytest.raises(NotAccepted, match="k3f9 is waiting, not completed"):
+            await app.accept(TASK)
+
+
 def dirty(project: Path) -> None:
     (project / "T1.txt").write_text("mine\n")
 
@@ -391,7 +403,7 @@ async def test_a_failed_ticket_is_reset_by_its_name(project: Path) -> None:
     async with session(project, config=config) as harness:
         assert await harness.run(stuck) == "waiting question"
     async with App.open(project) as app:
-        with pytest.raises(UsageError, match=r'No ticket "T9"\. There are: T1'):
+        with pytest.raises(UsageError, match=f"No ticket T9 in {TASK}. There are: T1"):
             await app.reset_ticket(TASK, "T9")
         answered = await app.reset_ticket(TASK, f"{TASK}/t1")
         assert (answered.choice, answered.resumable) == ("reset", True)

@@ -73,7 +73,7 @@ async def test_a_roles_file_is_a_team_that_works(user: IsolatedUser, project: Pa
             f"coterie {verb} {task}" for verb in ("diff", "accept", "revert")
         )
         views = await app.tickets(task)
-        assert [view.checks for view in views] == ["1/1", "1/1"]
+        assert [str(view.checks) for view in views] == ["1/1", "1/1"]
         assert {view.ticket.owner for view in views} == {"wren", "wren#2"}
         assert all(one.signature for one in await app.envelopes(task))
         done = await app.accept(task)

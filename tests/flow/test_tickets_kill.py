@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -18,12 +19,13 @@ from coterie.model.about import ReportConfirmation
 from coterie.model.envelope import Review
 from coterie.model.task import Caps
 from coterie.model.team import Member
+from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project
 from coterie.workflows.tickets import Tickets
-from tests.flow.ticket_harness import part, plan, replying, script, session, ticket_in
+from tests.flow.ticket_harness import Say, part, plan, replying, script, session, ticket_in
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +79,7 @@ SAY = replying(
 )
 
 
-async def died(project: Path, death: CrashPoint | None) -> bool:
+async def died(project: Path, death: CrashPoint | None, say: Say = SAY) -> bool:
     """Run it once; return whether it died."""
     real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
     try:
@@ -85,7 +87,7 @@ async def died(project: Path, death: CrashPoint | None) -> bool:
         async with scripted_project(
             project / ".coterie", mortal, Tickets(), root=project
         ) as harness:
-            await harness.run(ScriptedChannels(script(SAY)))
+            await harness.run(ScriptedChannels(script(say)), 0.0)
     except Crashed:
         return True
     finally:
@@ -171,3 +173,31 @@ async def test_a_death_around_the_users_answer_to_the_report_loses_nothing(
         death = CrashPoint(call, took_effect=call % 4 < 2, queued_kept=call % 8 < 4)
         _, found = await lived_through(f"cut{call}", death)
         assert found == expected, death
+
+
+FAILS = replying(
+    Split_the_goal=plan(part("pay"), part("bill", "pay"), part("send", "bill")),
+    Do_the_work_now=TurnFailed("exit", "exit code 1", retry=False),
+)
+
+
+async def test_a_death_while_a_ticket_is_dropped_leaves_no_ticket_that_waits_for_ever(
+    memory_path: Path,
+) -> None:
+    before = memory_path / "before"
+    (before / ".coterie").mkdir(parents=True)
+    async with session(before, config=SchedulerConfig(retries=0, replans=0)) as harness:
+        assert await harness.run(FAILS) == "waiting question"
+        await harness.answer("drop")
+    call, was_cut = 0, True
+    while was_cut:
+        call += 1
+        project = memory_path / f"cut{call}"
+        shutil.copytree(before, project)
+        was_cut = await died(project, CrashPoint(call, call % 2 == 0, call % 4 < 2), FAILS)
+        async with session(project) as harness:
+            if was_cut:
+                assert await harness.run(FAILS) == "completed done 0 done, 3 dropped or replaced"
+            closed = [one.closed_by for one in await harness.tickets()]
+            assert closed == ["dropped"] * 3, call
+    assert call > 10

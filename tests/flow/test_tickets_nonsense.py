@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from coterie.model.envelope import Report
+from coterie.model.envelope import ArtifactRef, Report
 from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
+from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
 from tests.flow.ticket_harness import (
     PLAN,
@@ -43,6 +44,15 @@ def in_turn(*said: object) -> Callable[[Member, str], object]:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return answer
+
+
+def repository_within(folder: Path) -> None:
+    """Make a git repository in a folder, with a commit: what is around it cannot be committed."""
+    nested = folder / "nested"
+    nested.mkdir()
+    git(nested, "init", "-q")
+    git(nested, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty",
+        "-m", "x")  # fmt: skip
 
 
 # -- the manager -------------------------------------------------------------------------------
@@ -209,6 +219,86 @@ async def test_the_users_own_edit_costs_nothing_but_a_question(project: Path) ->
     assert len(turns) == 1
 
 
+async def test_what_a_worker_registered_is_kept_although_the_user_edited_meanwhile(
+    project: Path,
+) -> None:
+    (project / ".gitignore").write_text("*.csv\n")
+    git(project, "add", ".")
+    git(project, "commit", "-qm", "ignore")
+
+    def works(member: Member, text: str) -> object:
+        (project / "notes.md").write_text("an idea\n")
+        for name in ("sales", "costs"):
+            (folder_of(member) / f"{name}.csv").write_text(name)
+        artifacts = [{"label": "sales", "uri": "sales.csv"}, {"label": "none", "uri": "none.csv"}]
+        return {"status": "completed", "outputs": ["costs.csv"], "artifacts": artifacts}
+
+    say = replying(Split_the_goal=ONE, Do_the_work_now=works)
+    async with session(project) as harness:
+        assert await harness.run(say) == "waiting question"
+        await harness.answer("mine")
+        assert await harness.run(say) == "completed done 1 done"
+        payloads = [one.payload for one in await harness.envelopes()]
+        kept = [one.label for one in payloads if isinstance(one, ArtifactRef)]
+        assert kept == ["sales", "costs.csv"]
+        assert await harness.errors() == ["artifact_wrong", "outside_worktree"]
+
+
+@pytest.mark.parametrize("trouble", ["uncommitted", "blocked", "failed"])
+async def test_after_the_users_own_edit_work_goes_on_from_how_its_turn_ended(
+    project: Path, trouble: str
+) -> None:
+    """No work is done that is in no commit, and neither question counts as an attempt."""
+    prompts: list[str] = []
+
+    def works(member: Member, text: str) -> object:
+        prompts.append(text)
+        if len(prompts) > 1:
+            nested = folder_of(member) / "nested" / ".git"
+            if nested.exists():
+                nested.rename(nested.with_name("git"))
+            return obedient(member, text)
+        (project / "notes.md").write_text("an idea\n")
+        if trouble == "uncommitted":
+            repository_within(folder_of(member))
+        done = obedient(member, text)
+        blocked = {"status": "blocked", "issues": ["no database here"]}
+        return {"blocked": blocked, "failed": TurnFailed("exit", "exit 1")}.get(trouble, done)
+
+    say = replying(
+        Split_the_goal=ONE, Do_the_work_now=works, cannot_continue={"summary": "Make one."}
+    )
+    async with session(project, team("wren"), SchedulerConfig(retries=1)) as harness:
+        assert await harness.run(say) == "waiting question"
+        await harness.answer("mine")
+        assert await harness.run(say) == "completed done 1 done"
+        moves = (await harness.moves("T1"))[1:]
+        tried = ["in_progress", "blocked"]
+        assert moves == [*tried, *tried, "in_progress", "awaiting_review", "done"]
+    told = {
+        "uncommitted": "cannot be committed",
+        "blocked": "no database here",
+        "failed": "exit 1",
+    }
+    assert told[trouble] in prompts[1]
+    assert git(project, "show", "coterie/k3f9/merged:T1.txt") == "by wren\n"
+
+
+async def test_a_question_about_the_users_own_edit_is_no_failed_attempt(project: Path) -> None:
+    def works(member: Member, text: str) -> object:
+        (project / "notes.md").write_text(f"idea {len(text)}\n")
+        return obedient(member, text)
+
+    say = replying(Split_the_goal=ONE, Do_the_work_now=works)
+    async with session(project, team("wren"), SchedulerConfig(retries=1)) as harness:
+        for _ in range(2):
+            assert await harness.run(say) == "waiting question"
+            await harness.answer("redo")
+        fails = in_turn(TurnFailed("exit", "exit 1"), {"status": "completed"})
+        say = replying(Split_the_goal=ONE, Do_the_work_now=fails)
+        assert await harness.run(say) == "completed done 1 done"
+
+
 async def test_a_commit_of_the_users_is_nobodys_edit(project: Path) -> None:
     (project / "cart.py").write_text("total = 1\n")
 
@@ -228,10 +318,7 @@ async def test_work_that_cannot_be_committed_blocks_its_ticket_and_no_other(proj
             if "cannot be committed" in text:
                 (nested / ".git").rename(nested / "git")
             else:
-                nested.mkdir()
-                git(nested, "init", "-q")
-                git(nested, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q",
-                    "--allow-empty", "-m", "x")  # fmt: skip
+                repository_within(folder_of(member))
         return obedient(member, text)
 
     say = replying(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)

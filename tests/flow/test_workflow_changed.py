@@ -130,7 +130,7 @@ async def test_fork_closes_the_questions_of_what_it_redoes(tmp_path: Path) -> No
         await it.run(channels)
         await steering.answer(it.look, "q2", "fork", None, "you")
         await it.run(channels)
-        assert await steering.say(it.look, "k3f9", "and on", None) == "answered q3"
+        assert (await steering.say(it.look, "k3f9", "and on", None)).question == "q3"
         assert (await it.run(channels)).status == "completed"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import httpx
 import pytest
 from fastapi.sse import ServerSentEvent
@@ -19,8 +21,10 @@ from pydantic import BaseModel
 
 import coterie
 from coterie.app.open_project import OpenProject, open_project
+from coterie.app.projects import adopt_folder
 from coterie.app.views import read_new_entries
 from coterie.config.identity import PROJECTS_FILE
+from coterie.errors import CoterieError
 from coterie.model import instant
 from coterie.model.journal import AppendEvent
 from coterie.model.task import Caps, TaskStarted
@@ -246,6 +250,32 @@ async def test_a_project_that_cannot_be_read_holds_up_no_other(
                 await until_seq(
                     found, project_id(tmp_path / "other"), (await line_numbers(other))[-1]
                 )
+
+
+@pytest.mark.parametrize("broken", ["the settings", "the folder it serves"])
+async def test_a_list_of_projects_that_cannot_be_read_ends_no_running_task(
+    user: IsolatedUser, tmp_path: Path, broken: str
+) -> None:
+    served, other, new = tmp_path / "served", tmp_path / "other", tmp_path / "new"
+    for folder in (served, other, new):
+        folder.mkdir()
+    async with open_project(other) as app, open_hub(served) as hub:
+        task = await chat(app)
+        await hub.opened_all()
+        await anyio.to_thread.run_sync(adopt_folder, new)  # without a database
+        if broken == "the settings":
+            (user.coterie_home / "settings.json").write_text("{")
+        else:
+            shutil.rmtree(served)
+        with pytest.raises(CoterieError):
+            await hub.projects()
+        assert await hub.orphans() == []
+        async with following(hub) as found:
+            assert (await anext(found)).name == "reset"
+            started = TaskStarted(task_id=task, at=instant.now())
+            await app.storage.commit(None, AppendEvent(started))
+            with anyio.fail_after(PATIENCE):
+                await until_seq(found, project_id(other), (await line_numbers(app))[-1])
 
 
 async def ask_as_another_version(app: OpenProject) -> None:

@@ -2798,6 +2798,8 @@ export interface components {
         SaidShown: {
             /** Became */
             became: string;
+            /** Question */
+            question: string | null;
             /** Resumable */
             resumable: boolean;
             /** Task */
@@ -3004,6 +3006,11 @@ export interface components {
             /** Session Id */
             session_id: string;
             /**
+             * Standing
+             * @enum {string}
+             */
+            standing: "running" | "waiting" | "parked" | "completed" | "failed" | "canceled";
+            /**
              * Status
              * @enum {string}
              */
@@ -3099,6 +3106,11 @@ export interface components {
             resumable: boolean;
             /** Session Id */
             session_id: string;
+            /**
+             * Standing
+             * @enum {string}
+             */
+            standing: "running" | "waiting" | "parked" | "completed" | "failed" | "canceled";
             /**
              * Status
              * @enum {string}
@@ -3248,6 +3260,11 @@ export interface components {
             history: components["schemas"]["MomentShown"][];
             /** Id */
             id: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "ready" | "working" | "in review" | "blocked" | "failed" | "done" | "dropped" | "replaced";
             /** Message */
             message: string;
             /** Owner */
@@ -3405,6 +3422,11 @@ export interface components {
             dependencies: string[];
             /** Id */
             id: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "ready" | "working" | "in review" | "blocked" | "failed" | "done" | "dropped" | "replaced";
             /** Message */
             message: string;
             /** Owner */

@@ -10,6 +10,7 @@ export interface Ticket {
   task: string;
   id: string;
   state: TicketState;
+  kind: Kind;
   owner: string | null;
   title: string;
   message: string;
@@ -56,36 +57,37 @@ export interface TicketPage extends Ticket {
 /** The state of a ticket, in the terminal's words. */
 export type Kind = "blocked" | "ready" | "working" | "in review" | "failed" | "done" | "dropped" | "replaced";
 
-const STATES: Record<TicketState, [mark: string, kind: Kind, tone: Tone]> = {
-  pending: ["○", "ready", "plain"],
-  discussing: ["●", "working", "accent"],
-  in_progress: ["●", "working", "accent"],
-  blocked: ["■", "blocked", "warn"],
-  awaiting_review: ["◌", "in review", "accent"],
-  done: ["✓", "done", "good"],
-  error: ["✗", "failed", "bad"],
+const STATES: Record<TicketState, [mark: string, tone: Tone]> = {
+  pending: ["○", "plain"],
+  discussing: ["●", "accent"],
+  in_progress: ["●", "accent"],
+  blocked: ["■", "warn"],
+  awaiting_review: ["◌", "accent"],
+  done: ["✓", "good"],
+  error: ["✗", "bad"],
 };
 
-export function kindOf(ticket: Ticket): Kind {
-  if (ticket.closed_by !== null && ticket.state !== "done") return ticket.closed_by === "dropped" ? "dropped" : "replaced";
-  return ticket.waits_for.length ? "blocked" : STATES[ticket.state][1];
-}
-
-export const isGone = (ticket: Ticket): boolean => kindOf(ticket) === "dropped" || kindOf(ticket) === "replaced";
+export const isGone = ({ kind }: Ticket): boolean => kind === "dropped" || kind === "replaced";
 
 export function toneOf(ticket: Ticket): Tone {
-  return ticket.asks ? "warn" : isGone(ticket) || ticket.waits_for.length ? "plain" : STATES[ticket.state][2];
+  return ticket.asks ? "warn" : isGone(ticket) || ticket.waits_for.length ? "plain" : STATES[ticket.state][1];
 }
 
 export function markOf(ticket: Ticket): string {
   return ticket.asks ? "▲" : isGone(ticket) ? "–" : STATES[ticket.state][0];
 }
 
+/** Whether all of its checks passed in their last run. */
+export function passes({ checks }: Ticket): boolean {
+  const [passed, total] = checks.split("/");
+  return passed === total;
+}
+
 /** The ticket's state in words, with what blocks it. */
 export function stateOf(ticket: Ticket): string {
-  const kind = kindOf(ticket);
+  const { kind } = ticket;
   if (kind === "replaced") return `now ${ticket.closed_by}`;
-  if (kind === "dropped") return kind;
+  if (kind === "dropped") return ticket.closed_by ?? kind;
   if (ticket.asks) return `asks you · ${ticket.asks}`;
   return ticket.waits_for.length ? `blocked: ${ticket.waits_for.join(" ")}` : kind;
 }

@@ -21,7 +21,7 @@ from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TICKET, TaskState, is_below, ticket_id_of
+from coterie.model.task import TICKET, TaskState, is_below, ticket_id_of
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
@@ -134,7 +134,7 @@ class Changes:
     async def _acceptable(self, state: TaskState) -> Acceptance:
         task_id = state.id
         if state.status != "completed":
-            raise await self._unfinished(state)
+            raise await self._unfinished(task_id)
         work = await self._work_of(task_id)
         if work is None:
             problem = f"{task_id} has no branch of its own: its work is in the folder already"
@@ -142,16 +142,12 @@ class Changes:
         await anyio.to_thread.run_sync(_check_wanted, work)
         return work
 
-    async def _unfinished(self, state: TaskState) -> NotAccepted:
+    async def _unfinished(self, task_id: str) -> NotAccepted:
         """Explain by its current state, not the recorded one, why a session is not acceptable."""
-        task_id, status, hint = state.id, str(state.status), f"coterie resume {state.id}"
-        if status in ENDED:
-            hint = f"coterie show {task_id}"
-        elif await self.sessions.look.runner_of(task_id) is not None:
-            hint = f"coterie attach {task_id}"
-        elif status == "running":
-            status = "parked"
-        return NotAccepted(task_id, f"{task_id} is {status}, not completed", hint)
+        view = (await self.sessions.look.show(task_id)).view
+        verb = "resume" if view.resumable else "attach" if view.is_run else "show"
+        problem = f"{task_id} is {view.standing}, not completed"
+        return NotAccepted(task_id, problem, f"coterie {verb} {task_id}")
 
     async def _commands(self, state: TaskState) -> list[str]:
         """Return the checks that the work has passed: the user's own, and those of its tickets."""

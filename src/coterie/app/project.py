@@ -23,7 +23,7 @@ from coterie.engine.channels import ChannelPool, SurvivorReaper
 from coterie.engine.lease import Claimant, FlockOwners
 from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
-from coterie.engine.steering import Answered
+from coterie.engine.steering import Answered, Said
 from coterie.engine.task_run import RunServices
 from coterie.errors import CoterieError, NotTrusted
 from coterie.model import instant
@@ -289,9 +289,9 @@ class App(WorkUseCases):
             await anyio.to_thread.run_sync(learn_rule, *learn)
         return answered
 
-    async def say(self, task_id: str, text: str, author: str | None = None) -> str:
+    async def say(self, task_id: str, text: str, author: str | None = None) -> Said:
         """Say something to a task: the answer if it is the human's turn, else delivered after the
-        running turn.  Returns what became of it: `answered q3` or `queued`."""
+        running turn.  Returns what became of it."""
         text = await self._without_secrets(task_id, text)
         return await steering.say(self._look, task_id, text, author, run.Chat.name)
 

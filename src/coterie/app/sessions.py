@@ -17,7 +17,7 @@ from coterie.engine import steering
 from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
-from coterie.errors import GitFailed, NotFound, UsageError
+from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
 from coterie.model.check import check_results, check_scores
 from coterie.model.journal import Fence, Turn
@@ -26,7 +26,16 @@ from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
 from coterie.model.task import ENDED, TaskCreated, is_part, ticket_id_of
 from coterie.model.team import Team
-from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
+from coterie.model.ticket import (
+    BASE_COMMIT,
+    CheckScore,
+    SchedulerConfig,
+    Ticket,
+    TicketView,
+    after_session,
+    named_ticket,
+    no_ticket,
+)
 from coterie.model.update import sum_of
 from coterie.ports import Checks, Observer, Storage
 from coterie.workflows.tickets import check_team
@@ -60,7 +69,7 @@ class Sessions:
             if about is not None:
                 turns.setdefault(about, []).append(turn)
         return [
-            _view(ticket, scores.get(ticket.id, ""), turns.get(ticket.id, []))
+            _view(ticket, scores.get(ticket.id), turns.get(ticket.id, []))
             for ticket in await store.tickets(session)
         ]
 
@@ -123,8 +132,12 @@ class Sessions:
 
     async def reset(self, task_id: str, ticket_id: str, author: str) -> Answered:
         """Have a failed ticket tried again by answering the question about it."""
-        tickets = await self.look.storage.tickets.tickets(await self._session(task_id))
-        ticket = _one_of(tickets, ticket_id)
+        session = await self._session(task_id)
+        tickets = {one.id: one for one in await self.look.storage.tickets.tickets(session)}
+        _, wanted = named_ticket(ticket_id) or (session, ticket_id.upper())
+        ticket = tickets.get(wanted)
+        if ticket is None:
+            raise no_ticket(wanted, session, tickets)
         for question in await self.look.storage.inbox.questions():
             interaction, step = question.interaction, parse(question.step)
             is_about_ticket = step.is_failed_ticket and step.ticket == ticket.id
@@ -172,15 +185,16 @@ class Sessions:
             for command, passed in results.items()
         )
         onward = result.next
-        if result.status == "completed" and await self.branch(result.task):
-            onward = tuple(f"coterie {verb} {result.task}" for verb in ("diff", "accept", "revert"))
+        if result.status == "completed":
+            branch = await self.branch(result.task)
+            onward = after_session(result.task, has_branch=bool(branch))
         return replace(result, checks=checks, next=onward)
 
     async def _session(self, task_id: str) -> str:
         return (await self.look.state(task_id)).created.session_id
 
 
-def _view(ticket: Ticket, checks: str, turns: Iterable[Turn]) -> TicketView:
+def _view(ticket: Ticket, checks: CheckScore | None, turns: Iterable[Turn]) -> TicketView:
     taken = list(turns)
     seconds = sum(
         instant.seconds_between(turn.opened_at, turn.closed_at) for turn in taken if turn.closed_at
@@ -189,15 +203,6 @@ def _view(ticket: Ticket, checks: str, turns: Iterable[Turn]) -> TicketView:
     tokens = None if used is None else (used.input_tokens or 0) + (used.output_tokens or 0)
     done = sum(turn.outcome in ("completed", "interrupted") for turn in taken)
     return TicketView(ticket, checks, done, seconds, tokens)
-
-
-def _one_of(tickets: list[Ticket], ticket_id: str) -> Ticket:
-    wanted = ticket_id.rpartition("/")[2].casefold()
-    for ticket in tickets:
-        if ticket.id.casefold() == wanted:
-            return ticket
-    known = ", ".join(ticket.id for ticket in tickets) or "none"
-    raise NotFound(f'No ticket "{ticket_id}". There are: {known}.', "coterie tickets")
 
 
 def _no_question(task_id: str, ticket: Ticket) -> UsageError:

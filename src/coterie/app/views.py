@@ -34,15 +34,29 @@ from coterie.model.team import (
     base_of,
     member_folder,
 )
-from coterie.model.ticket import Ticket, TicketState, TicketView
+from coterie.model.ticket import Ticket, TicketKind, TicketState, TicketView, no_ticket
 from coterie.model.timeline import TimelineSource
 from coterie.model.update import Usage
 
 if TYPE_CHECKING:
     from coterie.model.envelope_fault import EnvelopeFault
 
-AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
-"""States in which a worker is busy with a ticket."""
+WITHDRAWN: tuple[str, ...] = ("dropped", "canceled")
+"""What tickets are closed by that no other ticket replaces."""
+_KINDS: Mapping[TicketState, TicketKind] = {
+    "pending": "ready",
+    "discussing": "working",
+    "in_progress": "working",
+    "blocked": "blocked",
+    "awaiting_review": "in review",
+    "done": "done",
+    "error": "failed",
+}
+
+
+def is_at_work(ticket: Ticket | TicketRecord) -> bool:
+    """Whether a worker is busy with a ticket; one that was closed keeps its state."""
+    return _KINDS[ticket.state] == "working" and ticket.closed_by is None
 
 
 def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord]) -> str:
@@ -52,8 +66,7 @@ def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord
     if question.about is not None and question.about.ticket:
         return question.about.ticket
     for name, ticket in tickets.items():
-        at_work = ticket.state in AT_WORK and ticket.closed_by is None
-        if at_work and ticket.owner == question.author_actor_id:
+        if is_at_work(ticket) and ticket.owner == question.author_actor_id:
             return name
     return ""
 
@@ -97,6 +110,7 @@ class TicketRow:
     """One ticket, with what follows from the other tickets and the inbox."""
 
     view: TicketView
+    kind: TicketKind
     waits_for: tuple[str, ...] = ()
     """Tickets that must be over before it begins."""
     asks: str = ""
@@ -111,8 +125,15 @@ def ticket_rows(views: Iterable[TicketView], asks: Mapping[str, str]) -> list[Ti
     for view in listed:
         before = view.ticket.dependencies if view.ticket.state == "pending" else ()
         waits = tuple(name for name in before if name not in behind)
-        rows.append(TicketRow(view, waits, asks.get(view.ticket.id, "")))
+        kind = _kind(view.ticket, waits)
+        rows.append(TicketRow(view, kind, waits, asks.get(view.ticket.id, "")))
     return rows
+
+
+def _kind(ticket: Ticket, waits_for: Sequence[str]) -> TicketKind:
+    if ticket.closed_by is not None and ticket.state != "done":
+        return "dropped" if ticket.closed_by in WITHDRAWN else "replaced"
+    return "blocked" if waits_for else _KINDS[ticket.state]
 
 
 async def read_session(app: App, task_id: str | None = None) -> SessionView:
@@ -154,8 +175,7 @@ async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
     session = await read_checked(app, task_id)
     known = [view.ticket.id for view in session.tickets]
     if ticket_id not in known:
-        there = ", ".join(known) or "none"
-        raise NotFound(f"No ticket {ticket_id} in {session.id}. There are: {there}.")
+        raise no_ticket(ticket_id, session.id, known)
     envelopes = [one for one in await app.envelopes(session.id) if one.ticket_id == ticket_id]
     merged = await app.branch(session.id)
     branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""

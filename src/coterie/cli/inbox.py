@@ -157,13 +157,13 @@ def find_question(call: Call, name: str) -> QuestionView:
 def say(call: Call, id_: str, words: tuple[str, ...]) -> None:
     """Send a message to a task: your reply if it is your turn, else read after the current turn."""
 
-    async def body(app: App, task_id: str) -> tuple[str, str, bool]:
-        became = await app.say(task_id, " ".join(words))
-        return task_id, became, (await app.show(task_id)).view.resumable
+    async def body(app: App, task_id: str) -> tuple[str, str | None, str, bool]:
+        outcome = await app.say(task_id, " ".join(words))
+        return task_id, outcome.question, str(outcome), (await app.show(task_id)).view.resumable
 
-    task_id, became, resumable = run_on_task(call, id_, body)
+    task_id, question, became, resumable = run_on_task(call, id_, body)
     call.record("said", {"task": task_id, "became": became, "resumable": resumable})
     later = "It will be read after the current turn."
-    call.line(later if became == "queued" else f"{became.capitalize()}.")
+    call.line(later if question is None else f"{became.capitalize()}.")
     if resumable:
         call.line(f"{task_id} is not running:  coterie resume {task_id}")

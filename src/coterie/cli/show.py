@@ -37,6 +37,7 @@ from coterie.model import as_json
 from coterie.model.record import TaskDetail
 from coterie.model.task import TICKET as TICKET_WORKFLOW
 from coterie.model.team import member_folder
+from coterie.model.ticket import after_session, named_ticket
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 TICKETS, PIPELINE = "tickets", "pipeline"
 """The workflows that have more to show."""
-TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
-"""How a ticket is named: `k3f9/T2`, `last/t2`."""
 
 
 @command("show", "coterie show last")
@@ -64,8 +63,8 @@ def show(call: Call, id_: str, stderr: str | None) -> None:
         _show_stderr(call, id_, stderr)
     elif re.fullmatch(r"q\d+", id_, re.I):
         _show_question(call, id_)
-    elif ticket := TICKET.fullmatch(id_):
-        _show_ticket(call, ticket)
+    elif ticket := named_ticket(id_):
+        _show_ticket(call, *ticket)
     else:
         _show_task(call, id_)
 
@@ -205,13 +204,12 @@ def _next(session: SessionView) -> str:
     if view.resumable:
         return f"coterie resume {name}"
     if view.workflow == TICKETS and view.status == "completed":
-        return f"coterie diff {name} · coterie {'accept' if session.branch else 'revert'} {name}"
+        return " · ".join(after_session(name, has_branch=bool(session.branch)))
     return f"coterie log {name}"
 
 
-def _show_ticket(call: Call, parts: re.Match[str]) -> None:
-    wanted = parts["ticket"].upper()
-    detail = run_on_task(call, parts["task"], partial(read_ticket, ticket_id=wanted))
+def _show_ticket(call: Call, session: str, wanted: str) -> None:
+    detail = run_on_task(call, session, partial(read_ticket, ticket_id=wanted))
     row = next(row for row in rows(detail.session) if row.ticket.id == wanted)
     more = {
         "branch": detail.branch or None,
@@ -251,9 +249,8 @@ def tickets(context: click.Context) -> None:
 @click.argument("id_", metavar="[ID]", required=False)
 def list_(call: Call, id_: str | None) -> None:
     """The tickets of a session. Without ID: of the newest; with k3f9/T3: all about that ticket."""
-    parts = TICKET.fullmatch(id_ or "")
-    if parts is not None:
-        _show_ticket(call, parts)
+    if ticket := named_ticket(id_ or ""):
+        _show_ticket(call, *ticket)
     else:
         _list(call, id_)
 
@@ -262,17 +259,17 @@ def list_(call: Call, id_: str | None) -> None:
 @click.argument("name", metavar="ID/T3")
 def reset(call: Call, name: str) -> None:
     """Let a failed ticket start over. What was done so far stays in its folder."""
-    parts = TICKET.fullmatch(name)
-    if parts is None:
+    named = named_ticket(name)
+    if named is None:
         raise UsageError(f'"{name}" is not a ticket.', "coterie tickets reset last/T3")
 
-    ticket = parts["ticket"].upper()
+    session, ticket = named
 
     async def body(app: App, task_id: str) -> str:
         await app.reset_ticket(task_id, ticket)
         return task_id
 
-    task_id = run_on_task(call, parts["task"], body)
+    task_id = run_on_task(call, session, body)
     call.record("ticket", {"task": task_id, "id": ticket, "state": "pending", "owner": None})
     call.line(f"{task_id}/{ticket} is pending again.   coterie resume {task_id}")
 

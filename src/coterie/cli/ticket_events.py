@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.app.views import AT_WORK, read_report, read_session, ticket_of
+from coterie.app.views import WITHDRAWN, is_at_work, read_report, read_session, ticket_of
 from coterie.cli import report
 from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
 from coterie.cli.text import Meaning, clock, counted, event, one_line
@@ -42,7 +42,7 @@ def _happened(
     """Say what happened to a ticket, with a colour; `before` is the state it was in."""
     message, owner = one_line(record.message), record.owner or "nobody"
     if record.closed_by is not None:
-        withdrawn = record.closed_by == "dropped"
+        withdrawn = record.closed_by in WITHDRAWN
         what = f"{record.closed_by}: {message}" if withdrawn else f"is now {record.closed_by}"
         return what, "dim"
     if before == record.state:
@@ -171,7 +171,7 @@ class TicketEvents(RecordLines):
         at_work = [
             name
             for name, ticket in self._known.items()
-            if ticket.owner == record.member and ticket.state in AT_WORK
+            if ticket.owner == record.member and is_at_work(ticket)
         ]
         return self._event(at_work[-1] if at_work else "", f'{record.member}: "{message}"')
 

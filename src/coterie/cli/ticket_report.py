@@ -19,7 +19,7 @@ from coterie.model.envelope import Envelope, Instruction, Payload
 from coterie.model.instant import seconds_between
 from coterie.model.interaction import APPROVE, NOBODY
 from coterie.model.record import QuestionView
-from coterie.model.ticket import TicketView
+from coterie.model.ticket import TicketView, after_session
 
 _RECENT = 12
 """How many history lines the live screen shows; `show` has all of them."""
@@ -156,9 +156,7 @@ def report_lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
     shown = [head.replace(" DONE ", f" {paint('DONE', 'good')} ", 1), f" {_summary(listed)}", ""]
     for name, value in _sections(ended, listed):
         shown += hanging(f" {name:<{_NAME}}", value, width - 1, _NAME + 1)
-    # Without a branch, the work is in the folder already and there is nothing to accept.
-    verbs = ("diff", "accept", "revert") if ended.branch else ("diff", "revert")
-    nexts = [f"coterie {verb} {view.id}" for verb in verbs]
+    nexts = after_session(view.id, has_branch=bool(ended.branch))
     return [*shown, "", *packed(nexts, " · ", width, " Next   ")]
 
 

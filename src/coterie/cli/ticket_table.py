@@ -11,7 +11,7 @@ from coterie.cli.graph import graph
 from coterie.cli.text import NO_COLOUR, Meaning, Paint, cells, clip, one_line, token_count
 from coterie.model import as_json
 from coterie.model.team import Team, base_of
-from coterie.model.ticket import Ticket, TicketState, TicketView
+from coterie.model.ticket import Ticket, TicketKind, TicketState, TicketView
 
 MANY = 8
 """With more tickets than this, those that are over share one row."""
@@ -22,18 +22,19 @@ _STATE = 18
 """Columns to which the list of what a ticket waits for is cut; a question's id never is."""
 _WIDEST_STATE = 22
 _BAR = 20
-_DROPPED = "dropped"
+_GONE: Sequence[TicketKind] = ("dropped", "replaced")
 
-_STATES: Mapping[TicketState, tuple[str, str, Meaning]] = {
-    "pending": ("○", "ready", "dim"),
-    "discussing": ("●", "working", "name"),
-    "in_progress": ("●", "working", "name"),
-    "blocked": ("■", "blocked", "asks"),
-    "awaiting_review": ("◌", "in review", "name"),
-    "done": ("✓", "done", "good"),
-    "error": ("✗", "failed", "bad"),
+_WORKING: tuple[str, Meaning] = ("●", "name")
+_STATES: Mapping[TicketState, tuple[str, Meaning]] = {
+    "pending": ("○", "dim"),
+    "discussing": _WORKING,
+    "in_progress": _WORKING,
+    "blocked": ("■", "asks"),
+    "awaiting_review": ("◌", "name"),
+    "done": ("✓", "good"),
+    "error": ("✗", "bad"),
 }
-"""For each state: its mark, the kind that it counts as, and its colour."""
+"""For each state: its mark and its colour."""
 
 
 @dataclass(frozen=True)
@@ -48,20 +49,16 @@ class Row(TicketRow):
         return self.view.ticket
 
     @property
-    def kind(self) -> str:
-        """What it counts as: `done`, `working`, `in review`, `blocked`, `ready`, `failed`, …"""
-        ticket = self.ticket
-        if ticket.closed_by is not None and ticket.state != "done":
-            return _DROPPED if ticket.closed_by == _DROPPED else "replaced"
-        return "blocked" if self.waits_for else _STATES[ticket.state][1]
+    def is_gone(self) -> bool:
+        """Whether it no longer counts."""
+        return self.kind in _GONE
 
     @property
     def state(self) -> str:
         """Its state, and what blocks it."""
-        if self.kind == "replaced":
-            return f"now {self.ticket.closed_by}"
-        if self.kind == _DROPPED:
-            return _DROPPED
+        if self.is_gone:
+            by = self.ticket.closed_by or ""
+            return f"now {by}" if self.kind == "replaced" else by
         if self.asks:
             return f"{self.ticket.state} ▲ {self.asks}"
         return _listed(self.waits_for) if self.waits_for else self.ticket.state
@@ -69,16 +66,15 @@ class Row(TicketRow):
     @property
     def mark(self) -> str:
         """Its state as one symbol; it is always shown in words elsewhere."""
-        closed = self.kind in (_DROPPED, "replaced")
-        return "▲" if self.asks else "-" if closed else _STATES[self.ticket.state][0]
+        return "▲" if self.asks else "-" if self.is_gone else _STATES[self.ticket.state][0]
 
     @property
     def meaning(self) -> Meaning:
         """What its colour stands for."""
-        return "asks" if self.asks else _STATES[self.ticket.state][2]
+        return "asks" if self.asks else _STATES[self.ticket.state][1]
 
 
-_ORDER = ("working", "in review", "ready", "blocked", "failed", _DROPPED, "replaced")
+_ORDER: Sequence[TicketKind] = ("working", "in review", "ready", "blocked", "failed", *_GONE)
 """The order in which the counts of kinds are listed."""
 
 
@@ -97,7 +93,7 @@ def rows(session: SessionView) -> list[Row]:
 def rows_of(views: Iterable[TicketView], team: Team, asks: Mapping[str, str]) -> list[Row]:
     """The same for tickets that are followed live; `asks` holds questions by ticket."""
     return [
-        Row(row.view, row.waits_for, row.asks, _owner(row.view.ticket.owner, team))
+        Row(**vars(row), owner=_owner(row.view.ticket.owner, team))
         for row in ticket_rows(views, asks)
     ]
 
@@ -109,12 +105,12 @@ def _owner(owner: str | None, team: Team) -> str:
 
 def ticket_fields(task_id: str, row: Row) -> dict[str, object]:
     """A ticket as an object."""
-    return as_json.ticket(task_id, row.view, row.waits_for, row.asks)
+    return as_json.ticket(task_id, row.view, row.kind, row.waits_for, row.asks)
 
 
 def active_rows(listed: Sequence[Row]) -> dict[str, Row]:
     """Return the tickets by id, without those that were dropped or replaced."""
-    return {row.ticket.id: row for row in listed if row.kind not in ("dropped", "replaced")}
+    return {row.ticket.id: row for row in listed if not row.is_gone}
 
 
 def ticket_graph(listed: Sequence[Row], width: int, paint: Paint) -> list[str]:
@@ -135,8 +131,7 @@ def ticket_graph(listed: Sequence[Row], width: int, paint: Paint) -> list[str]:
 def counts(listed: Sequence[Row]) -> str:
     """`3 of 6 done · 1 working · 1 in review · 1 blocked`."""
     kinds = [row.kind for row in listed]
-    gone = kinds.count(_DROPPED) + kinds.count("replaced")
-    parts = [f"{kinds.count('done')} of {len(kinds) - gone} done"]
+    parts = [f"{kinds.count('done')} of {len(active_rows(listed))} done"]
     parts += [f"{kinds.count(kind)} {kind}" for kind in _ORDER if kind in kinds]
     return " · ".join(parts)
 
@@ -144,7 +139,7 @@ def counts(listed: Sequence[Row]) -> str:
 def progress(listed: Sequence[Row], width: int) -> str:
     """The progress, as a bar and in figures."""
     kinds = [row.kind for row in listed]
-    total = sum(kind not in (_DROPPED, "replaced") for kind in kinds)
+    total = len(active_rows(listed))
     size = _BAR if width >= 3 * _BAR else _BAR // 2
     full = kinds.count("done") * size // total if total else 0
     return clip(f" {'█' * full}{'░' * (size - full)}  {counts(listed)}", width)
@@ -173,10 +168,7 @@ class _Column:
 
 def _checks(row: Row) -> str:
     score = row.view.checks
-    if not score:
-        return "-"
-    passed, _, total = score.partition("/")
-    return f"{'✓' if passed == total else '✗'} {score}"
+    return f"{'✓' if score.passed == score.total else '✗'} {score}" if score else "-"
 
 
 def _tokens(row: Row) -> str:

@@ -32,6 +32,7 @@ from coterie.model.task import (
     ticket_task_of,
 )
 from coterie.model.team import Team, base_of, member_folder
+from coterie.model.ticket import no_ticket
 from coterie.model.tool_call import AuditEntry, command_of
 from coterie.ports import Owners, Storage
 
@@ -106,9 +107,7 @@ class TaskReader:
         if ticket_id_of(task_id) in known:
             why = f"{task_id} is from an earlier release: its log is part of {session}."
             return NotFound(why, f"coterie log {session}", str(self.root))
-        there = ", ".join(known) or "none"
-        why = f"No ticket {ticket_id_of(task_id)} in {session}. There are: {there}."
-        return NotFound(why, f"coterie show {session}", str(self.root))
+        return no_ticket(ticket_id_of(task_id), session, known)
 
     async def state(self, task_id: str) -> TaskState:
         """A task's state, from its events; raises NotFound if there is no such task.

@@ -53,6 +53,17 @@ class Answered:
     """The text typed with the answer, as it is stored."""
 
 
+@dataclass(frozen=True)
+class Said:
+    """What became of a message."""
+
+    question: str | None = None
+    """The question that it answered; None: queued, to be read after the running turn."""
+
+    def __str__(self) -> str:
+        return f"answered {self.question}" if self.question else "queued"
+
+
 async def answer(
     look: TaskReader, interaction_id: str, choice: str | None, text: str | None, author: str
 ) -> Answered:
@@ -125,7 +136,7 @@ def _covers(rule: str, interaction: Interaction, root: Path) -> bool:
 
 async def say(
     look: TaskReader, task_id: str, text: str, author: str | None, conversation: str = ""
-) -> str:
+) -> Said:
     """Say something to a task: it answers a human's open turn, else it is queued for the workflow.
 
     `conversation` is the workflow that a person's END ends, whatever it is waiting for.
@@ -139,11 +150,11 @@ async def say(
         mine = is_turn_in(interaction, task_id, team)
         if mine and author in (None, interaction.author_actor_id):
             await answer(look, interaction.interaction_id, None, text, interaction.author_actor_id)
-            return f"answered {interaction.interaction_id}"
+            return Said(interaction.interaction_id)
     ends = is_end(text) and state.created.workflow == conversation
     kind = "end" if ends else "say"
     await look.storage.inbox.request(task_id, kind, author or people_of(team)[0], text)
-    return "queued"
+    return Said()
 
 
 async def interrupt(look: TaskReader, task_id: str) -> None:

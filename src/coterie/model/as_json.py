@@ -18,7 +18,7 @@ from coterie.model.record import (
     TaskDetail,
     TaskView,
 )
-from coterie.model.ticket import TicketView
+from coterie.model.ticket import TicketKind, TicketView
 from coterie.model.update import Usage
 
 
@@ -93,7 +93,7 @@ def question(view: QuestionView) -> dict[str, object]:
 
 def task(view: TaskView) -> dict[str, object]:
     """A task in a list."""
-    return {**asdict(view), "resumable": view.resumable}
+    return {**asdict(view), "standing": view.standing, "resumable": view.resumable}
 
 
 def running(member: RunningMember) -> dict[str, object]:
@@ -123,20 +123,21 @@ def detail(shown: TaskDetail) -> dict[str, object]:
 
 
 def ticket(
-    task_id: str, view: TicketView, waits_for: tuple[str, ...], asks: str
+    task_id: str, view: TicketView, kind: TicketKind, waits_for: tuple[str, ...], asks: str
 ) -> dict[str, object]:
-    """A ticket of a session, with what it waits for and its open question."""
+    """A ticket of a session, with what it counts as, what it waits for and its open question."""
     one = view.ticket
     return {
         "task": task_id,
         "id": one.id,
         "state": one.state,
+        "kind": kind,
         "owner": one.owner,
         "title": one.title,
         "message": one.reason,
         "dependencies": one.dependencies,
         "closed_by": one.closed_by,
-        "checks": view.checks,
+        "checks": str(view.checks or ""),
         "plan_task": one.task_id,
         "waits_for": waits_for,
         "asks": asks or None,

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from coterie.model.ticket import CheckScore
+
 if TYPE_CHECKING:
     from coterie.model.envelope import ArtifactRef, CheckRun, Envelope
 
@@ -50,7 +52,7 @@ def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
     return results
 
 
-def check_scores(envelopes: Iterable[Envelope]) -> dict[str, str]:
-    """How many checks of each ticket passed in their last run, as `2/3`."""
+def check_scores(envelopes: Iterable[Envelope]) -> dict[str, CheckScore]:
+    """How many checks of each ticket passed in their last run."""
     results = check_results(envelopes)
-    return {ticket: f"{sum(one.values())}/{len(one)}" for ticket, one in results.items()}
+    return {ticket: CheckScore(sum(one.values()), len(one)) for ticket, one in results.items()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
+
+from coterie.errors import NotFound
 
 Count = Annotated[int, Field(ge=0, le=100)]
 Minutes = Annotated[float, Field(gt=0, le=7 * 24 * 60)]
@@ -65,6 +68,10 @@ class SchedulerConfig(_Settings):
 TicketState = Literal[
     "pending", "discussing", "in_progress", "blocked", "awaiting_review", "done", "error"
 ]
+TicketKind = Literal[
+    "ready", "working", "in review", "blocked", "failed", "done", "dropped", "replaced"
+]
+"""What a ticket counts as: by its state, and by what became of it and of those it waits for."""
 STATES: tuple[TicketState, ...] = get_args(TicketState)
 TicketNote = Literal["created", "closed", "discussed", "re-pointed", "resumed", "stalled"]
 """Entries in a ticket's history other than its state changes."""
@@ -85,6 +92,33 @@ BASE_COMMIT = "ground"
 """The step whose result is the commit at which a session began; empty without git."""
 FINAL_COMMIT = "final/commit"
 """The step whose result is the commit with which a session ended: only that commit is accepted."""
+
+
+TICKET_ID = "T[0-9]{1,6}"
+"""The pattern of a ticket's id in its session."""
+_NAME = re.compile(f"([^/\\s]*)/({TICKET_ID})", re.IGNORECASE)
+
+
+def named_ticket(name: str) -> tuple[str, str] | None:
+    """Return the session and the ticket that a person means by `k3f9/t2`; the session is empty for
+    `/t2`.  None if it names no ticket."""
+    match = _NAME.fullmatch(name)
+    return (match[1], match[2].upper()) if match else None
+
+
+def no_ticket(ticket: str, session: str, known: Iterable[str]) -> NotFound:
+    """Return the error for a ticket that its session does not have."""
+    there = ", ".join(known) or "none"
+    return NotFound(
+        f"No ticket {ticket} in {session}. There are: {there}.", f"coterie show {session}"
+    )
+
+
+def after_session(session: str, *, has_branch: bool) -> tuple[str, ...]:
+    """Return what to type once a session is completed; without a branch of its own its work is in
+    the folder already, and there is nothing to accept."""
+    verbs = ("diff", "accept", "revert") if has_branch else ("diff", "revert")
+    return tuple(f"coterie {verb} {session}" for verb in verbs)
 
 
 class IllegalMove(ValueError):
@@ -152,13 +186,23 @@ class Ticket:
         return replace(self, closed_by=by, reason=reason, history=history)
 
 
+class CheckScore(NamedTuple):
+    """How many checks passed; shown as `2/3`."""
+
+    passed: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.passed}/{self.total}"
+
+
 @dataclass(frozen=True)
 class TicketView:
     """One row of a session's ticket table."""
 
     ticket: Ticket
-    checks: str = ""
-    """How many of its checks passed in their last run, as `2/3`; empty if none was run."""
+    checks: CheckScore | None = None
+    """How many of its checks passed in their last run; None if none was run."""
     turns: int = 0
     seconds: float = 0.0
     """The duration of its turns, including the manager's."""

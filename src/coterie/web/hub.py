@@ -92,6 +92,13 @@ class Hub:
         self._known = {project_id(root): root for root in roots}
         return self._known
 
+    async def _readable_projects(self) -> Mapping[str, Path]:
+        """Return the known projects; those of the last time if they cannot be listed now."""
+        try:
+            return await self.projects()
+        except CoterieError:  # reported to whoever lists them
+            return self._known
+
     async def add(self, root: Path) -> str:
         """Make a project known before it has a history; return its id."""
         if root not in self._added:
@@ -163,7 +170,7 @@ class Hub:
     async def orphans(self) -> list[Orphan]:
         """Return the tasks of every known project whose process died."""
         orphans: list[Orphan] = []
-        for project, root in (await self.projects()).items():
+        for project, root in (await self._readable_projects()).items():
             with suppress(CoterieError):  # reported in the list of projects
                 tasks = await (await self.project(project)).orphans()
                 orphans += [Orphan(project, root, task) for task in tasks]
@@ -226,7 +233,7 @@ class Hub:
 
     async def opened_all(self) -> None:
         """Open every known project; one that fails does not hide the others."""
-        for project in await self.projects():
+        for project in await self._readable_projects():
             with suppress(CoterieError):  # reported in the list of projects
                 await self.project(project)
 

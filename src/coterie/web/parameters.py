@@ -8,10 +8,11 @@ from typing import Annotated
 from fastapi import Depends, Path, Query
 
 from coterie.app.views import require_task
+from coterie.model.ticket import TICKET_ID
 from coterie.web.hub import TheProject
 
 TaskId = Annotated[str, Path(pattern=r"^[a-z][a-z0-9]{3,31}(\.[0-9]{1,4}){0,8}$")]
-TicketId = Annotated[str, Path(pattern=r"^T[0-9]{1,6}$")]
+TicketId = Annotated[str, Path(pattern=f"^{TICKET_ID}$")]
 PROJECT = "^[0-9a-f]{12}$"
 """The pattern of project ids in URLs."""
 QUESTION = r"^q[0-9]{1,12}$"

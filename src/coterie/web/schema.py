@@ -31,6 +31,7 @@ from coterie.model.record import (
     RunningMember,
     TaskDetail,
     TaskRecord,
+    TaskStanding,
     TaskView,
     TicketRecord,
     ToolCallRecord,
@@ -270,6 +271,8 @@ class TaskShown(_TaskRowShown):
     """Whether any machine that has what it needs may run it."""
     questions: list[str]
     """The open questions of the task and its tickets."""
+    standing: TaskStanding
+    """Its status as shown to people: `waiting` if it asks, `parked` if nobody runs it."""
     resumable: bool
     """Whether no process runs it and it can be resumed."""
     used: UsedShown | None = None

@@ -171,17 +171,22 @@ class TicketWorktrees(SessionScoped):
             if new:
                 git.run("rm", "--quiet", "--", *new)
 
-    def unresolved(self, ticket: str, changed: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return which files contain both sides of a conflict between markers: of `changed`, by
-        default those that the ticket changed."""
-        changed = self.changed(ticket) if changed is None else changed
+    def conflicted(self, ticket: str) -> tuple[str, ...]:
+        """Return the files in which approved work that was merged into the ticket's conflicted."""
+        own = f"{self.head()}..{self._tip(ticket)}"
+        merges = self.git.run("log", "--first-parent", "--merges", "--format=%P", own)
+        parents = (line.split()[:2] for line in merges.splitlines())
+        return tuple(sorted({name for pair in parents for name in self._merged_tree(*pair)[1]}))
+
+    def unresolved(self, ticket: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return which of these files contain both sides of a conflict between markers."""
         # More names would make the command too long: then search all files.
-        named = [f":(literal){name}" for name in changed] if len(changed) <= 500 else []
-        both = set(changed)
-        for mark in ("^<<<<<<< ", "^>>>>>>> ") if changed else ():
+        named = [f":(literal){name}" for name in names] if len(names) <= 500 else []
+        both = set(names)
+        for mark in ("^<<<<<<< ", "^>>>>>>> ") if names else ():
             words = ("grep", "-l", "-z", "-I", "-e", mark, self._tip(ticket), "--", *named)
             listed = self.git.run(*words, accept=(0, 1)).split("\0")
-            both &= {name.partition(":")[2] for name in listed}
+            both &= {line.partition(":")[2] for line in listed}
         return tuple(sorted(both))
 
     def merge(self, ticket: str, title: str) -> Merge:

@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 from coterie.cli.text import cells
 from coterie.cli.ticket_table import Row, progress, rows_of, table
 from coterie.model.team import Member, Team
-from coterie.model.ticket import Ticket, TicketState, TicketView
+from coterie.model.ticket import CheckScore, Ticket, TicketState, TicketView
 
 AGENTS = {"mira": "claude", "wren": "claude", "finn": "codex"}
 TEAM = Team(
@@ -22,7 +22,7 @@ def view(
     title: str,
     state: TicketState,
     owner: str | None = None,
-    figures: tuple[str, float, int | None] = ("", 0.0, None),
+    figures: tuple[CheckScore | None, float, int | None] = (None, 0.0, None),
     after: tuple[str, ...] = (),
 ) -> TicketView:
     checks, seconds, tokens = figures
@@ -32,11 +32,11 @@ def view(
 
 def shop() -> list[TicketView]:
     return [
-        view("T1", "Coupon model", "done", "wren", ("3/3", 190, 41_000)),
-        view("T2", "Price rules", "done", "finn", ("2/2", 178, 38_000)),
-        view("T3", "Migration", "done", "wren#2", ("0/1", 100, 940)),
-        view("T4", "Checkout endpoint", "in_progress", "wren", ("", 122, 52_000)),
-        view("T5", "Form", "awaiting_review", "finn", ("2/2", 4_271, 60_000)),
+        view("T1", "Coupon model", "done", "wren", (CheckScore(3, 3), 190, 41_000)),
+        view("T2", "Price rules", "done", "finn", (CheckScore(2, 2), 178, 38_000)),
+        view("T3", "Migration", "done", "wren#2", (CheckScore(0, 1), 100, 940)),
+        view("T4", "Checkout endpoint", "in_progress", "wren", (None, 122, 52_000)),
+        view("T5", "Form", "awaiting_review", "finn", (CheckScore(2, 2), 4_271, 60_000)),
         view("T6", "End-to-end test", "pending", after=("T4", "T5", "T1")),
     ]
 
@@ -112,8 +112,11 @@ def test_eight_are_shown_whole() -> None:
 def test_a_ticket_that_no_longer_counts() -> None:
     gone = Ticket("T7", "old", "Old way", "error", "wren", closed_by="T8", reason="anew")
     dropped = Ticket("T9", "no", "Not wanted", "pending", closed_by="dropped", reason="no")
-    found = rows_of([*shop(), TicketView(gone), TicketView(dropped)], TEAM, {})
-    assert [row.state for row in found[-2:]] == snapshot(["now T8", "dropped"])
+    canceled = Ticket("T10", "no", "Not now", "in_progress", closed_by="canceled")
+    found = rows_of([*shop(), *map(TicketView, (canceled, gone, dropped))], TEAM, {})
+    assert [row.state for row in found[-3:]] == ["canceled", "now T8", "dropped"]
+    assert [row.kind for row in found[-3:]] == ["dropped", "replaced", "dropped"]
+    del found[-3]
     assert progress(found, 79) == snapshot(
         " ██████████░░░░░░░░░░  3 of 6 done · 1 working · 1 in review · 1 blocked · 1 d…"
     )

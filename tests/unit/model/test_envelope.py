@@ -6,6 +6,7 @@ import pytest
 
 from coterie.model.check import check_results, check_scores
 from coterie.model.envelope import ArtifactRef, CheckRun, Envelope, Instruction, Payload
+from coterie.model.ticket import CheckScore
 
 AT = "2026-01-01T12:00:00.000Z"
 LOG = ArtifactRef(label="check: make test", uri="a.log", description="exit 0, at tree -")
@@ -56,4 +57,4 @@ def test_how_a_check_ended_is_read_from_its_field_and_from_the_words_of_older_lo
     ]
     kept = [Envelope.model_validate_json(envelope(one).model_dump_json()) for one in told]
     assert check_results(kept) == {"T1": {"make test": True, "lint": False, "make types": False}}
-    assert check_scores(kept) == {"T1": "1/3"}
+    assert check_scores(kept) == {"T1": CheckScore(1, 3)}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from coterie.model.envelope import Envelope, Instruction
 from coterie.model.task import TaskCreated
 from coterie.model.ticket import Ticket
-from coterie.workflows.tickets.final_report import FinalReport, TicketSummary, markdown
+from coterie.workflows.tickets.final_report import FinalReport, TicketSummary, markdown, summaries
 from tests.unit.model.test_task import CREATED
 
 
@@ -26,3 +29,13 @@ def test_its_heading_is_the_goals_first_line_or_the_session() -> None:
 def test_a_title_stays_in_its_cell() -> None:
     lines = markdown(report(CREATED, "a | b\nand c")).splitlines()
     assert r"| T1 | pending | - | a \| b and c |" in lines
+
+
+def test_what_no_command_checked_is_named_for_tickets_that_count() -> None:
+    tickets = [Ticket("T1", "a", "a"), Ticket("T2", "b", "b", closed_by="T1")]
+    order = Instruction.model_validate({"summary": "Do it.", "acceptance_criteria": ["it shines"]})
+    said = [Envelope.of("k3f9", CREATED.at, "mira", "wren", order, one.id) for one in tickets]
+    made = replace(report(CREATED), tickets=summaries(tickets, said))
+    assert made.next_steps[2:] == ["Check T1: it shines"]
+    assert "- T1: it shines" in markdown(made)
+    assert "- T2: it shines" not in markdown(made)

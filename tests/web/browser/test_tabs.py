@@ -96,6 +96,25 @@ def test_a_message_that_is_read_meanwhile_ends_its_own_reply_and_not_the_next(
     expect(page.locator(".written")).to_have_text(["event"] if comes_after else [])
 
 
+def test_what_is_typed_while_a_message_is_sent_stays(
+    page: Page, server: Server, machine: Machine
+) -> None:
+    root, held = machine.project("typing"), list[Route]()
+    server.add(root)
+    machine.coterie(root, "team", "new", "pair", "--agents", "builtin,builtin")
+    task = server.begin(root, "chat", "hello")
+    page.route("**/say", holding(held))
+    page.goto(server.place(root, "t", task))
+    box = page.get_by_role("textbox", name="say something")
+    box.fill("hello")
+    with page.expect_request("**/say"):
+        box.press("Enter")
+    box.fill("hello, and more")
+    held[0].fulfill(json={"question": None, "resumable": False})
+    expect(page.get_by_text("It will be read after the current turn.")).to_be_visible()
+    expect(box).to_have_value("hello, and more")
+
+
 def test_what_fails_is_not_asked_for_by_a_screen_that_is_gone(
     page: Page, server: Server, machine: Machine
 ) -> None:

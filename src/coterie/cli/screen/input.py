@@ -166,7 +166,7 @@ class InputHandler:
         self._screen.fill(line)
 
     async def _say(self, app: App, line: str) -> None:
-        if await app.say(self._board.task, line) == "queued":
+        if (await app.say(self._board.task, line)).question is None:
             text = clip(one_line(line), 50)
             self._screen.print([f" {YOU}   {text}   ({self._board.queued})"])
 
@@ -219,7 +219,7 @@ class InputHandler:
     async def _end(self) -> None:
         if self._app is None:
             self._began.set()
-        elif await self._app.say(self._board.task, "/end") == "queued":
+        elif (await self._app.say(self._board.task, "/end")).question is None:
             self._screen.print([" ends after this turn"])
 
     async def _tasks(self) -> None:

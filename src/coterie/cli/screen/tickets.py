@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.app.views import AT_WORK, read_ticket, ticket_of
+from coterie.app.views import is_at_work, read_ticket, ticket_of
 from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
@@ -24,7 +23,7 @@ from coterie.model.interaction import Interaction, in_short
 from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
 from coterie.model.task import running_task, ticket_task
 from coterie.model.team import Team
-from coterie.model.ticket import Ticket, TicketView
+from coterie.model.ticket import Ticket, TicketView, named_ticket
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -33,7 +32,6 @@ _CHANGING = {"ticket", "message", "interaction"}
 """Records after which the table is reloaded."""
 _RELOAD_PAUSE_FACTOR = 10
 """How long to pause after reloading the table, as a multiple of the time that it took."""
-_TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
 _TELLS = "type to tell the manager"
 _HEAD = 3
 """Lines above the table: the title, the progress, a blank one."""
@@ -88,15 +86,14 @@ class TicketStatus(ChatStatus):
             dependencies=record.dependencies,
             closed_by=record.closed_by,
         )
-        took, checks = self._seconds_so_far(before), record.checks or before.checks
-        view = replace(before, ticket=ticket, checks=checks, seconds=took)
+        view = replace(before, ticket=ticket, seconds=self._seconds_so_far(before))
         self._views[record.id] = view
         self._clock(view)
 
     def _clock(self, view: TicketView) -> None:
         """Keep a ticket's clock running while somebody works on it."""
         name = view.ticket.id
-        if view.ticket.state not in AT_WORK or view.ticket.closed_by is not None:
+        if not is_at_work(view.ticket):
             self._started.pop(name, None)
         elif name not in self._started:
             self._started[name] = (time.monotonic(), view.seconds)
@@ -170,7 +167,7 @@ class TicketStatus(ChatStatus):
 
     def _hints(self) -> list[str]:
         asking = [name for name in self._asking() if name]
-        at_work = [name for name, view in self._views.items() if view.ticket.state in AT_WORK]
+        at_work = [name for name, view in self._views.items() if is_at_work(view.ticket)]
         # Only the first is offered: a ticket for which there is something to see.
         tickets = [f"/{name} one ticket" for name in [*asking, *at_work, *self._views]]
         return [_TELLS if self.task else "type the goal, Enter", *tickets[:1], self.stops, HELP]
@@ -243,13 +240,16 @@ class TicketScreen(Screen):
         return self._tickets.table(width, height, self._paint)
 
     def commands(self) -> Sequence[str]:
-        known = [name for name in self._board.commands if not _TICKET.fullmatch(name)]
+        known = [name for name in self._board.commands if not named_ticket(name)]
         return [*known, *(f"/{name}" for name in self._tickets.tickets)]
 
     def command(self, word: str) -> Action | None:
         """`/T4` shows one ticket."""
-        match = _TICKET.fullmatch(word)
-        return partial(self._show_ticket, match[1].upper()) if match else None
+        match named_ticket(word):
+            case "", ticket:
+                return partial(self._show_ticket, ticket)
+            case _:
+                return None
 
     async def _show_ticket(self, name: str) -> None:
         row = next((row for row in self._tickets.rows() if row.ticket.id == name), None)

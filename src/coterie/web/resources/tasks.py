@@ -104,7 +104,9 @@ class SaidShown(Shown):
 
     task: str
     became: str
-    """`answered q3`, or `queued`: delivered after the running turn."""
+    """`answered q3`, or `queued`."""
+    question: str | None
+    """The question that it answered; null: it is delivered after the running turn."""
     resumable: bool
     """Whether no process runs the task, so that it must be resumed to deliver the message."""
 
@@ -113,9 +115,10 @@ class SaidShown(Shown):
 async def say(app: TheProject, task: TheTask, given: SayGiven) -> SaidShown:
     """Send a message to a task: the answer if it is your turn, else delivered after the running
     turn."""
-    became = await app.say(task, given.text)
+    outcome = await app.say(task, given.text)
     view = (await app.show(task)).view
-    return SaidShown(task=task, became=became, resumable=view.resumable)
+    became, resumable = str(outcome), view.resumable
+    return SaidShown(task=task, became=became, question=outcome.question, resumable=resumable)
 
 
 @router.post(f"{_TASK}/interrupt", status_code=204)

@@ -10,7 +10,7 @@ from coterie.app.views import TicketRow, read_session, read_ticket, ticket_rows
 from coterie.model import as_json
 from coterie.model.envelope import Envelope
 from coterie.model.task import Status
-from coterie.model.ticket import TicketState
+from coterie.model.ticket import TicketKind, TicketState
 from coterie.web.changes import DiffShown
 from coterie.web.hub import ProjectId, TheProject
 from coterie.web.parameters import TheTask, TheTicket, TicketId
@@ -27,6 +27,8 @@ class TicketShown(Shown):
     task: str
     id: str
     state: TicketState
+    kind: TicketKind
+    """What it counts as."""
     owner: str | None
     title: str
     message: str
@@ -47,7 +49,8 @@ class TicketShown(Shown):
     @classmethod
     def of(cls, task: str, row: TicketRow) -> Self:
         """Convert a ticket of a session."""
-        return cls.model_validate(as_json.ticket(task, row.view, row.waits_for, row.asks))
+        fields = as_json.ticket(task, row.view, row.kind, row.waits_for, row.asks)
+        return cls.model_validate(fields)
 
 
 class MomentShown(Shown):
@@ -88,7 +91,7 @@ async def show_ticket(
         for one in ticket_rows(detail.session.tickets, detail.session.asks)
         if one.view.ticket.id == ticket
     )
-    fields = dict(as_json.ticket(task, row.view, row.waits_for, row.asks))
+    fields = as_json.ticket(task, row.view, row.kind, row.waits_for, row.asks)
     own = detail.task
     questions = own.questions if own else ()
     fields |= {

@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coterie.model.about import FailedTurn, NobodyCapable, OutsideEdits, TicketHelp
-from coterie.model.envelope import Error, Instruction, Payload, Report
+from coterie.model.envelope import Error, Instruction, Payload
 from coterie.model.interaction import Ask, Option, Validation
 from coterie.model.team import Member, base_of
+from coterie.model.update import FailureKind
 from coterie.workflows.chat import STOP, answer_or_stop
 from coterie.workflows.tickets.messenger import COTERIE, Draft
-from coterie.workflows.tickets.ticket_run import TicketRun
+from coterie.workflows.tickets.ticket_run import TicketRun, is_completed
 
 OUTSIDE = "outside_worktree"
 """The error code for changes to the user's own files."""
-_STOPPED = "worker_stopped"
-"""The error code for a worker that the user stopped."""
 _GIVE = "give-"
 """The prefix of a worker's id in the choice that gives it a ticket."""
+
+
+def failure_code(kind: FailureKind) -> str:
+    """Return the error code for a worker's turn that failed."""
+    return kind if kind in ("timeout", "not_sent") else f"worker_{kind}"
+
+
+_STOPPED = failure_code("stopped")
+_USERS_DOING = (OUTSIDE, _STOPPED)
+"""The error codes of blocks that the user caused or decides about: they use up no attempt."""
 
 
 class BlockedStage(TicketRun):
@@ -30,7 +39,7 @@ class BlockedStage(TicketRun):
             await self._ask_who_edited(newest)
         elif isinstance(newest, Error) and newest.code == _STOPPED:
             await self._ask_after_stop(newest)
-        elif self.times("blocked") > self.services.config.retries:
+        elif self._attempts > self.services.config.retries:
             await self._retries_exceeded(newest)
         elif isinstance(newest, Error):
             # The agent failed, not the instruction: that stays.
@@ -38,6 +47,15 @@ class BlockedStage(TicketRun):
             await self.move("in_progress", f"again, by {seat}", owner=seat)
         else:
             await self._instruct()
+
+    @property
+    def _attempts(self) -> int:
+        """How often it was blocked since it was last reset, apart from what the user did."""
+        errors = (one for one in self.newest_payloads if isinstance(one, Error))
+        users = {error.message for error in errors if error.code in _USERS_DOING}
+        return sum(
+            moment.event == "blocked" and moment.message not in users for moment in self.since_reset
+        )
 
     async def _retries_exceeded(self, newest: Payload | None) -> None:
         """Ask the user if every capable worker failed and there are others; else give up."""
@@ -94,7 +112,7 @@ class BlockedStage(TicketRun):
         why = self.ticket.reason
         error = Error(
             code="retries_exceeded",
-            message=f"{self.id} was blocked {self.times('blocked')} times: {why} "
+            message=f"{self.id} was blocked {self._attempts} times: {why} "
             f"(worker: {self.named(self.owner)})",
             resolution_hint="The manager replans, or try it again: coterie tickets reset.",
         )
@@ -170,7 +188,7 @@ class BlockedStage(TicketRun):
         if answer.response.selected_option_id != "mine":
             await self.move("in_progress", f"again, by {owner}: {error.message}")
             return
+        outcome = self.services.tracker.messages(self.id)[-2]  # posted with the error about files
         await self.move("in_progress", "the user changed those files")
-        reports = [one for one in self.newest_payloads[:2] if isinstance(one, Report)]
-        if reports and reports[0].status == "completed":
-            await self.move("awaiting_review", f"{owner} reported")
+        # What blocks it now becomes the newest message about it.
+        await self.settle(outcome, *([] if is_completed(outcome) else [outcome]))

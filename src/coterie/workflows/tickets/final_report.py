@@ -15,7 +15,7 @@ from coterie.model.check import check_results
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
 from coterie.model.interaction import APPROVE, Ask, Option
 from coterie.model.task import Ended, TaskCreated, title_of
-from coterie.model.ticket import FINAL_COMMIT, Ticket
+from coterie.model.ticket import FINAL_COMMIT, Ticket, after_session
 from coterie.model.update import Usage
 from coterie.workflows.chat import STOP, answer_or_stop
 from coterie.workflows.tickets.messenger import COTERIE, Draft
@@ -83,8 +83,8 @@ class FinalReport:
         """What the user should do now."""
         task = self.task.task_id
         unchecked = [(one.ticket.id, text) for one in self.tickets for text in one.unchecked]
-        accept = [f"coterie accept {task}", f"coterie diff {task}"] if self.branch else []
-        return [*accept, *(f"Check {ticket}: {text}" for ticket, text in unchecked)]
+        onward = after_session(task, has_branch=bool(self.branch))
+        return [*onward, *(f"Check {ticket}: {text}" for ticket, text in unchecked)]
 
     @property
     def json(self) -> dict[str, object]:
@@ -146,7 +146,9 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
             STOP,
             *(
                 Option(id=one.ticket.id, label="this one is not done", detail="(say why)")
-                for one in report.tickets[:_CHOICES]
+                for one in [one for one in report.tickets if one.ticket.closed_by is None][
+                    :_CHOICES
+                ]
             ),
         ),
         content=_table(report),
@@ -195,7 +197,7 @@ async def _report(services: SessionServices, commit: str) -> FinalReport:
     _, envelopes = await context.tickets()
     return FinalReport(
         services.task,
-        _summaries(services.tracker.tickets, envelopes),
+        summaries(services.tracker.tickets, envelopes),
         _newest_artifacts(envelopes),
         await context.spent(),
         worktrees.branch if worktrees else "",
@@ -203,7 +205,8 @@ async def _report(services: SessionServices, commit: str) -> FinalReport:
     )
 
 
-def _summaries(tickets: Sequence[Ticket], envelopes: Sequence[Envelope]) -> list[TicketSummary]:
+def summaries(tickets: Sequence[Ticket], envelopes: Sequence[Envelope]) -> list[TicketSummary]:
+    """Return what became of each ticket, from the messages about it."""
     results = check_results(envelopes)
     by_ticket: dict[str | None, list[Payload]] = {}
     for envelope in envelopes:
@@ -220,7 +223,7 @@ def _summary(
     reports = [one for one in payloads if isinstance(one, Report)]
     orders = [one for one in payloads if isinstance(one, Instruction)]
     reviews = [one for one in payloads if isinstance(one, Review)]
-    criteria = orders[-1].acceptance_criteria if orders else ()
+    criteria = orders[-1].acceptance_criteria if orders and ticket.closed_by is None else ()
     return TicketSummary(
         ticket,
         sent_back=sum(review.decision != "approved" for review in reviews),

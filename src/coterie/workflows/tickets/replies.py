@@ -11,7 +11,6 @@ from pydantic import Field
 from coterie.model.envelope import (
     TYPES,
     ArtifactRef,
-    Instruction,
     Payload,
     PayloadType,
     Report,
@@ -43,8 +42,6 @@ def kind_of(wanted: type[Payload]) -> PayloadType:
 
 _TICKET = "ticket_id"
 _REF: PayloadType = "artifact_ref"
-_ASKS_USER = "ASK USER:"
-"""The prefix of a summary that asks the user, for prompts that do not know `ask_user`."""
 _VERDICTS = (ReportReply, Report, Review)
 """These decide something, so two different ones are refused; of other replies the last counts."""
 
@@ -90,18 +87,7 @@ def _payload(
 ) -> AnyPayload:
     kind = kind_of(wanted)
     body = _about(_body(given, kind), given, ticket)
-    if wanted is Instruction:
-        body = _asking(body)
     return validated(body, wanted, kind)
-
-
-def _asking(body: Mapping[str, object]) -> Mapping[str, object]:
-    """Find a question to the user in an instruction's summary, where own prompts may put it."""
-    summary = body.get("summary")
-    if not isinstance(summary, str) or not summary.startswith(_ASKS_USER):
-        return body
-    wanted = summary.removeprefix(_ASKS_USER).strip()
-    return {**body, "summary": wanted, "ask_user": wanted}
 
 
 def _body(given: Mapping[str, object], wanted: str) -> Mapping[str, object]:

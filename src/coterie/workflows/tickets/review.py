@@ -13,6 +13,7 @@ from coterie.model import envelope, step_name
 from coterie.model.about import FailedChecks
 from coterie.model.check import CheckOutcome, ended
 from coterie.model.interaction import Ask, Option
+from coterie.model.ticket import CheckScore
 from coterie.model.tool_call import Action
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.messenger import COTERIE, Draft
@@ -163,13 +164,17 @@ class ReviewStage(TicketRun):
         # As committed after the turn: files that a check leaves behind are not part of the work.
         tree = await self.git(TicketWorktrees.tree, "")
         if self.times("awaiting_review") > 1:  # else nothing was merged into it yet
-            unresolved = await self.git(TicketWorktrees.unresolved, ())
+            # Others may have such lines for good reason: tests, documentation.
+            unresolved = await self.git(
+                lambda trees, ticket: trees.unresolved(ticket, trees.conflicted(ticket)), ()
+            )
             if unresolved:
                 return CheckedTree(tree, conflicts=unresolved)
         checked = await self._ran(name, commands, await self.folder(), tree)
         count = len(checked.outcomes)
-        score = f"{count - len(checked.failed)}/{count}" if count else ""
-        services.tracker.checks[self.id] = score
+        if count:
+            score = CheckScore(count - len(checked.failed), count)
+            services.tracker.checks[self.id] = score
         ran = f"Coterie ran {_outcomes(checked.outcomes)}; " if count else ""
         services.tracker.announce(self.id, f"{ran}{services.manager.id} (manager) reviews")
         return checked

@@ -19,7 +19,7 @@ from coterie.model.record import ErrorRecord
 from coterie.model.task import Ended, Stop, Stopped, TaskCreated
 from coterie.model.ticket import BASE_COMMIT, Ticket
 from coterie.ports import Context, Parked
-from coterie.workflows.chat import answer_or_stop
+from coterie.workflows.chat import STOP, answer_or_stop
 from coterie.workflows.tickets.final_report import conclude, confirmed_report
 from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.planner import Planner
@@ -168,11 +168,10 @@ class TicketScheduler:
             return True
         if self._scopes:
             return False
-        failed = self._tracker.index.failed
-        if failed:
+        await self._drop_stranded()  # left by a run that was killed while it dropped them
+        if failed := self._tracker.index.failed:
             await self._help(failed)
-            return True
-        if not self._startable(shared=False) and not self._tracker.index.is_over:
+        elif not self._startable(shared=False) and not self._tracker.index.is_over:
             self._context.park(next(iter(self._parked.values()), Stopped("question")))
         return True
 
@@ -238,7 +237,7 @@ class TicketScheduler:
             COTERIE,
             "Select",
             FailedTicket(ticket=ticket.id, title=ticket.title, reason=ticket.reason),
-            options=(_RESET, _DROP, Option(id="stop", label="stop for now")),
+            options=(_RESET, _DROP, STOP),
             intent=[ticket.id, len(ticket.history)],
         )
         name = step_name.ticket(ticket.id, len(ticket.history), "failed")
@@ -248,17 +247,18 @@ class TicketScheduler:
             await self._tracker.move(ticket.id, "pending", "reset by hand")
         elif choice == _DROP.id:
             await self._drop(ticket)
+            await self._drop_stranded()
         else:  # an earlier run was stopped here: ask again
             await self._tracker.note(ticket.id, "resumed", "the run was stopped here")
 
     async def _drop(self, ticket: Ticket) -> None:
-        """Close a ticket and all tickets that could never start without it."""
-        left = [ticket.id]
-        while left:
-            gone = left.pop()
-            if not self._tracker.ticket(gone).is_over:
-                await self._tracker.close(gone, DROPPED, "dropped by the user")
-                left += [one.id for one in self._tracker.tickets if gone in one.dependencies]
+        await self._tracker.close(ticket.id, DROPPED, "dropped by the user")
+
+    async def _drop_stranded(self) -> None:
+        """Drop the tickets that need a dropped one, and those that need these."""
+        while stranded := self._tracker.index.stranded:
+            for ticket in stranded:
+                await self._drop(ticket)
 
 
 def _outputs(part: PlanTask) -> list[tuple[str, ...]]:

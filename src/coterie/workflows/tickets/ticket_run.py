@@ -12,11 +12,11 @@ import anyio
 import anyio.to_thread
 
 from coterie.model import step_name
-from coterie.model.envelope import Error, Payload, PlanTask
+from coterie.model.envelope import Error, Payload, PlanTask, Report
 from coterie.model.plan_rules import capable
 from coterie.model.task import TaskCreated
 from coterie.model.team import INSTANCE, Member, Team, base_of
-from coterie.model.ticket import SchedulerConfig, Ticket, TicketState
+from coterie.model.ticket import Moment, SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.project_watch import ProjectWatch
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
@@ -229,6 +229,14 @@ class TicketRun:
             await self.services.files.send()
         await self.services.tracker.move(self.id, state, message, *drafts, owner=owner)
 
+    async def settle(self, outcome: Draft, *drafts: Draft) -> None:
+        """Move on after a worker's turn: to review if its outcome is completed work, else to
+        blocked."""
+        if is_completed(outcome):
+            await self.move("awaiting_review", f"{outcome.source} reported", *drafts)
+        else:
+            await self.move("blocked", _trouble(outcome.payload), *drafts)
+
     @property
     def newest_payloads(self) -> Sequence[Payload]:
         """The payloads of all messages about the ticket, newest first."""
@@ -251,6 +259,24 @@ class TicketRun:
 
     def times(self, state: TicketState) -> int:
         """Return how often the ticket was in a state since it was last reset."""
-        events = [moment.event for moment in self.ticket.history]
-        begun = max((n for n, event in enumerate(events) if event == "pending"), default=0)
-        return events[begun:].count(state)
+        return sum(moment.event == state for moment in self.since_reset)
+
+    @property
+    def since_reset(self) -> Sequence[Moment]:
+        """The ticket's history since it was last reset."""
+        history = self.ticket.history
+        resets = (n for n, moment in enumerate(history) if moment.event == "pending")
+        return history[max(resets, default=0) :]
+
+
+def is_completed(outcome: Draft) -> bool:
+    """Whether the outcome of a worker's turn is a report of completed work."""
+    return isinstance(outcome.payload, Report) and outcome.payload.status == "completed"
+
+
+def _trouble(outcome: Payload) -> str:
+    """Say why work cannot continue after a turn with this outcome."""
+    if isinstance(outcome, Report):
+        needs = "; ".join([*outcome.issues, *outcome.next_actions])
+        return needs or f"it reported {outcome.status}"
+    return outcome.message if isinstance(outcome, Error) else ""

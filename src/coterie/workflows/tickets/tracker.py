@@ -17,7 +17,7 @@ from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.task import TaskCreated
 from coterie.model.team import base_of
-from coterie.model.ticket import Moment, Ticket, TicketNote, TicketState
+from coterie.model.ticket import CheckScore, Moment, Ticket, TicketNote, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets import ticket_task
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
@@ -25,7 +25,7 @@ from coterie.workflows.tickets.replies import AnyPayload
 
 _TITLE = 60
 DROPPED = "dropped"
-Group = Literal["waiting", "ready", "begun", "failed", "over"]
+Group = Literal["waiting", "stranded", "ready", "begun", "failed", "over"]
 
 
 class TicketIndex:
@@ -66,9 +66,11 @@ class TicketIndex:
         if ticket.is_over:
             return "over"
         if ticket.state == "pending":
-            needed = (self.tickets.get(dependency) for dependency in ticket.dependencies)
-            is_ready = all(other is None or other.state == "done" for other in needed)
-            return "ready" if is_ready else "waiting"
+            known = (self.tickets.get(dependency) for dependency in ticket.dependencies)
+            needed = [other for other in known if other is not None and other.state != "done"]
+            if any(other.closed_by is not None for other in needed):
+                return "stranded"
+            return "waiting" if needed else "ready"
         return "failed" if ticket.state == "error" else "begun"
 
     def _in(self, *groups: Group) -> Iterator[Ticket]:
@@ -91,6 +93,11 @@ class TicketIndex:
     def failed(self) -> Sequence[Ticket]:
         """The tickets that failed and were not closed."""
         return list(self._in("failed"))
+
+    @property
+    def stranded(self) -> Sequence[Ticket]:
+        """The tickets that can never start: one that they need was closed before it was done."""
+        return list(self._in("stranded"))
 
     @property
     def blocking(self) -> Iterator[tuple[Ticket, Ticket]]:
@@ -119,7 +126,7 @@ class TicketTracker:
         self.plan: Plan | None = None
         """The last plan."""
         self.planned_at: str = ""
-        self.checks: dict[str, str] = {}
+        self.checks: dict[str, CheckScore] = {}
         """How many of each ticket's checks passed, by ticket."""
         self.approval_notes: list[str] = []
         """What the user said when approving a plan."""
@@ -310,7 +317,7 @@ class TicketTracker:
                 message,
                 ticket.dependencies,
                 ticket.closed_by,
-                self.checks.get(ticket.id, ""),
+                str(self.checks.get(ticket.id, "")),
                 is_new,
             )
         )

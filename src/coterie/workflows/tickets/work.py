@@ -22,7 +22,7 @@ from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
 from coterie.model.ticket import STATES, Ticket
 from coterie.model.update import TurnFailed
-from coterie.workflows.tickets.blocked import OUTSIDE, BlockedStage
+from coterie.workflows.tickets.blocked import OUTSIDE, BlockedStage, failure_code
 from coterie.workflows.tickets.messenger import Draft, PayloadRequest
 from coterie.workflows.tickets.replies import ReportReply
 from coterie.workflows.tickets.review import ReviewStage
@@ -128,23 +128,32 @@ class WorkStage(TicketRun):
         assert instruction is not None  # a ticket in progress has one
         async with services.workers.occupy(seat) as worker:
             result = await self._turn(worker, instruction)
+        artifacts = [
+            self.to_owner(one) if isinstance(one, Error) else self.to_manager(seat, one)
+            for one in (*result.registered, *result.artifacts)
+        ]
+        outcome = self._outcome(seat, result)
         if result.strays:
-            await self._outside(seat, result)
-        elif isinstance(result.report, TurnFailed):
-            error = self._failure(seat, result.report)
+            await self._outside(seat, result.strays, *artifacts, outcome)
+        else:
+            await self.settle(outcome, *artifacts, outcome)
+
+    def _outcome(self, seat: str, result: WorkResult) -> Draft:
+        """Return the message that decides how the ticket goes on: the report, or an error."""
+        report = result.report
+        if isinstance(report, TurnFailed):
+            error = self._failure(seat, report)
             # Work that did not arrive here is not the worker's fault.
-            unsent = result.report.kind == "not_sent"
-            draft = self.to_owner(error) if unsent else self.to_manager(seat, error)
-            await self.move("blocked", error.message, draft)
-        elif result.uncommitted:
+            unsent = report.kind == "not_sent"
+            return self.to_owner(error) if unsent else self.to_manager(seat, error)
+        if result.uncommitted:
             error = Error(
                 code="not_committed",
                 message=f"The work of {self.named(seat)} cannot be committed: {result.uncommitted}",
                 resolution_hint="Remove it from the folder, or make it part of the project.",
             )
-            await self.move("blocked", error.message, self.to_owner(error))
-        else:
-            await self._accept(seat, result.report, (*result.registered, *result.artifacts))
+            return self.to_owner(error)
+        return self.to_manager(seat, report)
 
     async def _turn(self, worker: Member, instruction: Instruction) -> WorkResult:
         """Have the worker take its turn, and commit its work whatever it reports."""
@@ -234,45 +243,29 @@ class WorkStage(TicketRun):
         except GitFailed:
             return ()  # the commit after the turn fails too, and that is reported
 
-    async def _accept(
-        self, seat: str, report: Report, artifacts: Sequence[ArtifactRef | Error]
-    ) -> None:
-        drafts = [
-            self.to_owner(one) if isinstance(one, Error) else self.to_manager(seat, one)
-            for one in artifacts
-        ]
-        drafts.append(self.to_manager(seat, report))
-        if report.status == "completed":
-            await self.move("awaiting_review", f"{seat} reported", *drafts)
-            return
-        needs = "; ".join([*report.issues, *report.next_actions]) or f"it reported {report.status}"
-        await self.move("blocked", needs, *drafts)
-
-    async def _outside(self, seat: str, result: WorkResult) -> None:
+    async def _outside(self, seat: str, strays: Sequence[str], *drafts: Draft) -> None:
         """Block the ticket: the user's own files changed, and only they know who did that."""
-        report = result.report
-        files = ", ".join(result.strays)
+        files = ", ".join(strays)
         error = Error(
             code=OUTSIDE,
             message=f"While {self.named(seat)} worked on {self.id}, "
             f"files outside its worktree changed: {files}",
             resolution_hint="Work in your own folder only. Nothing was reverted.",
         )
-        payload = report if isinstance(report, Report) else self._failure(seat, report)
-        drafts = (self.to_manager(seat, payload), self.to_owner(error))
-        await self.move("blocked", error.message, *drafts)
+        await self.move("blocked", error.message, *drafts, self.to_owner(error))
         where, task = self.services.messenger.folder(seat), self.services.task.task_id
         record = ErrorRecord(OUTSIDE, error.message, "coterie inbox", seat, where, task)
         self.services.context.tell(record)
 
     def _failure(self, seat: str, failure: TurnFailed) -> Error:
         """Return the error for a worker without a report: its work is unknown and done again."""
+        code = failure_code(failure.kind)
         if failure.kind == "not_sent":
             hint = "Make sure that the remote can be reached from there. Coterie will try again."
             message = f"The work of {self.named(seat)} did not arrive. {failure.message}"
-            return Error(code=failure.kind, message=message, resolution_hint=hint)
+            return Error(code=code, message=message, resolution_hint=hint)
         return Error(
-            code="timeout" if failure.kind == "timeout" else f"worker_{failure.kind}",
+            code=code,
             message=f"{self.named(seat)}: {failure.message or failure.kind}",
             resolution_hint=failure.hint
             or "Coterie tries it again, with another worker if one can do it.",
