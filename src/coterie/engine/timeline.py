@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import NamedTuple
 
 from coterie.errors import NotFound
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.check import ended
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
@@ -95,8 +95,14 @@ async def entries(storage: Storage, rows: Sequence[TimelineRow]) -> list[Entry]:
     result: list[Entry] = []
     for row in rows:
         at, record = _of(row.source, tickets)
-        result.append(Entry(at, record, row.sequence))
+        result.append(Entry(at, record, row.sequence, _payload(row.source)))
     return result
+
+
+def _payload(source: Source) -> str:
+    if not isinstance(source, SentMessage) or source.turn is None:
+        return ""
+    return step_name.parse(source.turn.step).payload
 
 
 def _of(source: Source, tickets: Mapping[str, _Lines]) -> tuple[str, Record]:

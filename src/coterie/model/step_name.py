@@ -24,6 +24,19 @@ _CHECK = re.compile(r".*/check/\d+")
 _PHASE = re.compile(
     r"phase/(?P<visit>\d+)/(?:(?P<kind>enter|override)|step/(?P<step>\w+)/(?P<number>\d+))"
 )
+_REPLY = re.compile(r"(?:(?:ticket|manager)/[^/]+/at/\d+/)?(?P<what>\w+)(?:/.*)?/said/\d+", re.S)
+_PAYLOADS = {
+    "clarify": "clarification",
+    "plan": "plan",
+    "replan": "plan",
+    "propose": "instruction_proposal",
+    "instruct": "instruction",
+    "unblock": "instruction",
+    "discuss": "report",
+    "work": "report",
+    "review": "review",
+}
+"""The type of payload that the turns of a session's steps are answered with."""
 _ASKS_ROLE = re.compile(r"phase/\d+/step/\w+/\d+/ask/(?P<role>\w+)/")
 
 
@@ -78,6 +91,12 @@ class StepName:
     def is_own(self) -> bool:
         """Whether the workflow itself asks for it, and must do so again on replay."""
         return self.asked_in is None and self.changed is None
+
+    @property
+    def payload(self) -> str:
+        """For a turn about tickets: the type of the payload that it asks for; otherwise empty."""
+        reply = _REPLY.fullmatch(self.text)
+        return _PAYLOADS.get(reply["what"], "") if reply else ""
 
 
 @lru_cache(maxsize=4096)
@@ -157,6 +176,11 @@ def superseded(recorded: int) -> str:
 def turn(number: int, tries: int = 0) -> str:
     """A turn of a conversation; `tries` counts how often the user asked for it to be repeated."""
     return f"turn/{number}/again/{tries}" if tries else f"turn/{number}"
+
+
+def reply(step: str, tries: int) -> str:
+    """A turn that is answered with a value; `tries` counts the turns until it is."""
+    return f"{step}/said/{tries}"
 
 
 def failed_turn(number: int, tries: int) -> str:
