@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from coterie.model.interaction import Display, Interaction, Response
 from coterie.model.task import (
     ENDED,
     EVENT,
+    Caps,
     Event,
     IllegalEvent,
     TaskCanceled,
@@ -104,3 +107,29 @@ def test_a_task_is_created_once_and_first() -> None:
 def test_a_fields_of_a_newer_release_are_passed_over() -> None:
     raw = '{"type":"TaskStarted","task_id":"k","at":"2026-01-31T12:00:00Z","new":{"x":1}}'
     assert EVENT.validate_json(raw) == TaskStarted(task_id="k", at=AT)
+
+
+@pytest.mark.parametrize(
+    ("given", "by_turns", "by_mention"),
+    [
+        ({}, 1, None),
+        ({"yes": True, "floor": "ask"}, 1, None),
+        ({"max_turns": 6}, None, None),
+        ({"max_rounds": 2}, 2, 2),
+        ({"max_rounds": 1}, 1, 1),
+        ({"max_turns": 6, "max_rounds": 2}, 2, 2),
+    ],
+)
+def test_a_chat_has_one_round_unless_turns_are_capped_or_nobody_has_a_fixed_place(
+    given: dict[str, Any], by_turns: int | None, by_mention: int | None
+) -> None:
+    free = TEAM.model_copy(update={"routing": "mention"})
+    for team, rounds in ((TEAM, by_turns), (free, by_mention)):
+        caps = Caps(**given).in_team(team)
+        assert Caps.of(team, **given) == caps == Caps(**{**given, "max_rounds": rounds})
+        stored = Caps.model_validate_json(caps.model_dump_json())
+        assert stored == stored.in_team(free) == caps
+
+
+def test_no_cap_at_all_stays_none() -> None:
+    assert Caps(max_rounds=None).in_team(TEAM).max_rounds is None
