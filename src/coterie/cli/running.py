@@ -261,8 +261,7 @@ async def _rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecor
     """Say why a run was parked that could continue by itself later."""
     member = (await app.show(task_id)).state.created.team.get(stop.member)
     agent = f"{member.agent} " if member and member.agent else ""
-    today = stop.until[:10] == instant.now()[:10]
-    limit = f"rate limit until {'' if today else f'{stop.until[:10]} '}{stop.until[11:16]} UTC"
+    limit = f"rate limit until {instant.in_utc(stop.until, short=True)}"
     return ErrorRecord(
         code="rate_limit",
         message=f"{stop.member}: {agent}{limit}. Parked, nothing lost.",

@@ -14,22 +14,13 @@ from coterie.engine.questions import Questions, close_question
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
+from coterie.model.amount import MORE, format_amounts, parse_increase
 from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.record import ErrorRecord
 from coterie.model.task import Stop, Stopped, running_task, ticket_id_of, ticket_task_of
-from coterie.model.team import (
-    MORE,
-    Allowance,
-    Member,
-    Reservation,
-    Tally,
-    base_of,
-    format_amounts,
-    parse_increase,
-    reports_measure,
-)
+from coterie.model.team import Allowance, Member, Reservation, Tally, base_of, reports_measure
 from coterie.model.update import REHEARSAL_USAGE, End
 from coterie.ports import Parked
 
