@@ -11,10 +11,10 @@ import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
-from coterie.model.conversation import YOU, Prompt
+from coterie.model.conversation import Prompt
 from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
-from coterie.model.team import Member
+from coterie.model.team import YOU, Member
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnInterrupted, Update
 from coterie.ports import Channel
 from coterie.stores.sqlite import SqliteStorage

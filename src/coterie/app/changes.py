@@ -17,11 +17,11 @@ from coterie.engine.lease import Claimant
 from coterie.errors import CoterieError, GitFailed, NotAccepted, TaskBusy
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
-from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
 from coterie.model.task import ENDED, TaskState, ticket_id_of
+from coterie.model.team import YOU
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks

@@ -26,9 +26,9 @@ from coterie.config.teams import seats
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
-from coterie.model.conversation import YOU
 from coterie.model.envelope import MERGE_CONFLICT, ArtifactRef, Envelope, Error, Review
 from coterie.model.task import DEMO, Caps
+from coterie.model.team import YOU
 from coterie.model.ticket import Ticket
 from coterie.rehearsal.demo_shop import GOAL, TESTS, initial_files
 from coterie.rehearsal.demo_shop import TICKETS as PLANNED

@@ -17,12 +17,12 @@ from coterie.engine.lease import Claimant
 from coterie.engine.questions import close_question
 from coterie.errors import AnswerRefused, CoterieError, NotAccepted, TaskBusy, UsageError
 from coterie.model.about import ChangeAcceptance, GateFailed
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.phase_graph import DONE, PhaseGraph
 from coterie.model.pipeline_state import PipelineSettings, PipelineState, folded
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
+from coterie.model.team import YOU
 from coterie.model.ticket import BASE_COMMIT
 from coterie.ports import Checks, Observer
 from coterie.workflows.pipeline.accept import RECHECK

@@ -27,7 +27,7 @@ from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
 from coterie.errors import CoterieError, NotTrusted
 from coterie.model import instant
-from coterie.model.conversation import YOU, opening_message
+from coterie.model.conversation import opening_message
 from coterie.model.record import (
     Entry,
     QuestionView,
@@ -38,7 +38,7 @@ from coterie.model.record import (
 )
 from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated, new_task_id
-from coterie.model.team import Team, base_of
+from coterie.model.team import YOU, Team, base_of
 from coterie.model.ticket import SchedulerConfig
 from coterie.ports import Observer, Owners, Storage
 from coterie.process.processes import Machine
@@ -153,7 +153,6 @@ class App(WorkUseCases):
         if start.workflow in (run.TICKETS, run.PIPELINE):
             arguments = (self.project, team, start)
             scheduler, pipeline = await anyio.to_thread.run_sync(kept_settings, *arguments)
-        author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         base = None
         if self.shared is not None:
             base = await anyio.to_thread.run_sync(base_commit, self.root, start.workflow)
@@ -166,7 +165,7 @@ class App(WorkUseCases):
                 workflow=start.workflow,
                 workflow_version=version,
                 goal=goal,
-                author=author,
+                author=team.people[0].id,
                 member=start.member,
                 team=team.sealed(),
                 team_file=team_file,

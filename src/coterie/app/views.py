@@ -14,6 +14,7 @@ from coterie.app.run import TICKETS
 from coterie.engine import timeline
 from coterie.errors import CoterieError, NotFound
 from coterie.model.about import BudgetReached, BudgetScope
+from coterie.model.amount import parse_increase
 from coterie.model.envelope import Envelope
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
@@ -25,15 +26,7 @@ from coterie.model.record import (
     TicketRecord,
 )
 from coterie.model.task import running_task, ticket_id_of, ticket_task
-from coterie.model.team import (
-    INSTANCE,
-    Allowance,
-    Tally,
-    Team,
-    base_of,
-    member_folder,
-    parse_increase,
-)
+from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, is_seat_of, member_folder
 from coterie.model.ticket import Ticket, TicketState, TicketView
 from coterie.model.timeline import TimelineSource
 from coterie.model.update import Usage
@@ -204,7 +197,7 @@ async def read_member_stderr(
         return outputs
 
     errors = await anyio.to_thread.run_sync(read)
-    return [one for one in errors if member in (None, one.member, base_of(one.member))]
+    return [one for one in errors if member is None or is_seat_of(member, one.member)]
 
 
 async def require_task(app: App, task_id: str) -> None:
@@ -285,7 +278,7 @@ async def read_report(app: App, task_id: str) -> SessionReport:
     by_people = [
         entry.record.text
         for entry in await app.timeline(task_id)
-        if isinstance(entry.record, MessageRecord) and _is_person(session.team, entry.record.member)
+        if isinstance(entry.record, MessageRecord) and session.team.is_person(entry.record.member)
     ]
     return SessionReport(
         session,
@@ -296,11 +289,6 @@ async def read_report(app: App, task_id: str) -> SessionReport:
         money,
         by_people[1:],  # the first is the goal
     )
-
-
-def _is_person(team: Team, name: str) -> bool:
-    member = team.seated(name)
-    return member is None or member.type == "human"
 
 
 async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:

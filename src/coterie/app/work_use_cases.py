@@ -9,8 +9,8 @@ from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.sessions import Sessions, checks_of
 from coterie.engine.steering import Answered
-from coterie.model.conversation import YOU
 from coterie.model.task import TaskCreated
+from coterie.model.team import YOU
 from coterie.model.ticket import TicketView
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult

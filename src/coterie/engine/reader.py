@@ -13,6 +13,7 @@ import psutil
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.about import BudgetReached, FailedTurn
+from coterie.model.amount import parse_increase
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, SetMemberState, Turn
 from coterie.model.machine import OwnerFacts
@@ -30,7 +31,7 @@ from coterie.model.task import (
     ticket_task,
     ticket_task_of,
 )
-from coterie.model.team import Team, base_of, member_folder, parse_increase
+from coterie.model.team import Team, base_of, member_folder
 from coterie.model.tool_call import AuditEntry, command_of
 from coterie.ports import Owners, Storage
 
