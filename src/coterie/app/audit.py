@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from coterie.app.project import App
-from coterie.app.run import TICKETS
 from coterie.config.files import write_atomically
 from coterie.errors import NotFound, UsageError
 from coterie.model.task import is_part
-from coterie.model.team import is_seat_of
+from coterie.model.team import TICKETS, is_seat_of
 from coterie.model.timeline import AuditedCall
 from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, ChainedEntry
 

@@ -19,7 +19,7 @@ from coterie.config.trust_record import TRUSTED_FILE
 from coterie.errors import ConfigError, NotTrusted, UsageError
 from coterie.model.machine import FULL, MOST_NEEDS, Offer, Pool
 from coterie.model.task import TaskCreated
-from coterie.model.team import Member, Permissions, Team
+from coterie.model.team import TICKETS, Member, Permissions, Team
 
 Load = Callable[[str], LoadedTeam]
 
@@ -148,7 +148,7 @@ def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
             f"{created.task_id} needs {len(needs)} different agents; {MOST_NEEDS} is the maximum."
         )
         raise UsageError(problem, "Run it here: without --detach.")
-    pool: Pool = "session" if created.workflow == "tickets" else "seat"
+    pool: Pool = "session" if created.workflow == TICKETS else "seat"
     return Offer(created.task_id, pool, tuple(sorted(needs)), machine)
 
 

@@ -24,6 +24,7 @@ from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
 from coterie.model.team import YOU
 from coterie.model.ticket import BASE_COMMIT
+from coterie.model.workspace import dropped_ref
 from coterie.ports import Checks, Observer
 from coterie.workflows.pipeline.accept import RECHECK
 from coterie.workspace.acceptance import busy_elsewhere
@@ -200,8 +201,7 @@ class Pipelines(Changes):
         self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
     ) -> RevertResult:
         if undo:
-            ref = f"refs/coterie/dropped/{task_id}/"
-            problem = f"The reverted work of {task_id} is kept under {ref}."
+            problem = f"The reverted work of {task_id} is kept under {dropped_ref(task_id)}."
             raise UsageError(problem, f"git log --all --oneline, or coterie resume {task_id}")
         work = await self._work(task_id)
         if work is None:

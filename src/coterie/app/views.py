@@ -10,7 +10,6 @@ import anyio.to_thread
 
 from coterie.app.costs import Cost, tally
 from coterie.app.project import App
-from coterie.app.run import TICKETS
 from coterie.engine import timeline
 from coterie.errors import CoterieError, NotFound
 from coterie.model.about import BudgetReached, BudgetScope
@@ -26,7 +25,16 @@ from coterie.model.record import (
     TicketRecord,
 )
 from coterie.model.task import running_task, ticket_id_of, ticket_task
-from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, is_seat_of, member_folder
+from coterie.model.team import (
+    INSTANCE,
+    TICKETS,
+    Allowance,
+    Tally,
+    Team,
+    base_of,
+    is_seat_of,
+    member_folder,
+)
 from coterie.model.ticket import Ticket, TicketState, TicketView
 from coterie.model.timeline import TimelineSource
 from coterie.model.update import Usage
@@ -150,8 +158,7 @@ async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
         there = ", ".join(known) or "none"
         raise NotFound(f"No ticket {ticket_id} in {session.id}. There are: {there}.")
     envelopes = [one for one in await app.envelopes(session.id) if one.ticket_id == ticket_id]
-    merged = await app.branch(session.id)
-    branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""
+    branch = await app.branch(session.id, ticket_id)
     own = ticket_task(session.id, ticket_id)
     is_task = any(child.id == own for child in session.detail.children)
     task = await app.show(own) if is_task else None

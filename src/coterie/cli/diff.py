@@ -12,8 +12,9 @@ import click
 from coterie.cli.main import Call, command, run_on_task
 from coterie.cli.text import clock, counted, diff_meaning, one_line, table
 from coterie.model.task import ticket_id_of
+from coterie.model.team import PIPELINE
 from coterie.model.visible import printable, visible_line
-from coterie.model.workspace import shown
+from coterie.model.workspace import dropped_ref, shown
 
 if TYPE_CHECKING:
     from coterie.app.changes import FileDiffStat, Patch, RevertResult, TaskDiff
@@ -79,7 +80,7 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     async def body(app: App, task_id: str) -> _Reverted:
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
         view, revert_count = (await app.show(task_id)).view, None
-        if view.workflow == "pipeline" and not done.did_something:
+        if view.workflow == PIPELINE and not done.did_something:
             revert_count = (await app.pipelines.view(task_id)).state.meta.reverts
         return _Reverted(view, done, bool(await app.branch(task_id)), revert_count)
 
@@ -110,7 +111,7 @@ def _dropped(view: TaskView, number: int, *, dry_run: bool) -> list[str]:
         return [f"{view.id} was not accepted: its worktree would be dropped, your files stay."]
     lines = [
         f"Reverted {view.id}: it was not accepted, so none of your files changed.",
-        f"  kept      refs/coterie/dropped/{view.id}/{number}",
+        f"  kept      {dropped_ref(view.id, number)}",
     ]
     return [*lines, f"  next      coterie resume {view.id}"] if view.resumable else lines
 

@@ -15,7 +15,7 @@ from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
 from coterie.model.amount import MORE, format_amounts, parse_increase
-from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
+from coterie.model.interaction import Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.record import ErrorRecord
@@ -315,7 +315,7 @@ class Budgets:
                     continue
             response = answer.response
             increase = parse_increase(response.input_value or "stop")
-            if increase is not None or response.author_actor_id == NOBODY:
+            if increase is not None or not response.by_person:
                 return
             if answer.fresh:  # a later run finds the answer and asks again
                 raise Parked(Stopped("budget"))

@@ -66,7 +66,7 @@ class Questions:
         return Answer(response, fresh=waited)
 
     async def follow(self, question: Question) -> Answer:
-        """Return the answer to an open question, possibly another task's; its author is `NOBODY`
+        """Return the answer to an open question, possibly another task's; no person gave it
         if the question was closed.  Raises Parked on timeout."""
         name, author = question.interaction.interaction_id, question.interaction.author_actor_id
         try:
@@ -274,7 +274,7 @@ def _too_late(question: Question) -> AnswerRefused:
     name, response = question.interaction.interaction_id, question.response
     if response is None:
         why = f"{name} was closed when its task ended."
-    elif response.author_actor_id == NOBODY:
+    elif not response.by_person:
         why = f"{name} was closed: {response.comment}."
     else:
         choice = answer_as_given(question.interaction, response.choice)

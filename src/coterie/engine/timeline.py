@@ -9,7 +9,6 @@ from typing import NamedTuple
 from coterie.errors import NotFound
 from coterie.model import instant, step_name
 from coterie.model.check import ended
-from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
 from coterie.model.record import (
     Entry,
@@ -129,7 +128,7 @@ def _question(source: AskedQuestion) -> InteractionRecord:
     return InteractionRecord(
         interaction,
         interaction.author_actor_id,
-        "closed" if response.author_actor_id == NOBODY else "answered",
+        "answered" if response.by_person else "closed",
         response.choice,
         response.author_actor_id,
         response.words,

@@ -29,7 +29,7 @@ READ_ONLY = "read_only"
 """An answer that only the rules give: approved, in a read-only sandbox."""
 
 NOBODY = "coterie"
-"""The author of a response that merely closes a question that nobody answered."""
+"""The author of a response that no person gave."""
 
 
 _YES = frozenset({APPROVE, APPROVE_FOR_TASK, APPROVE_BY_RULE, READ_ONLY})
@@ -140,6 +140,11 @@ class Response(WireText):
     selected_option_id: str | None = None
     input_value: str | None = None
     comment: str | None = None
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person gave it; otherwise Coterie closed the question, or decided by a rule."""
+        return self.author_actor_id != NOBODY
 
     @property
     def approves(self) -> bool:

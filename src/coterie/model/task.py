@@ -163,12 +163,13 @@ class TaskCreated(_Event):
 _TITLE = 80
 
 
-def title_of(goal: str) -> str:
-    """The task's one-line title: the first non-blank line of its goal, shortened."""
+def title_of(goal: str, most: int = _TITLE) -> str:
+    """The task's one-line title: the first non-blank line of its goal, of at most so many
+    characters."""
     for line in goal.splitlines():
         words = line.strip()
         if words:
-            return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
+            return words if len(words) <= most else words[: most - 1] + "…"
     return ""
 
 

@@ -118,7 +118,8 @@ _HANDING_ON: Mapping[Routing, str] = {
     "the person's turn.",
 }
 
-OUR_WORKFLOWS = ("chat", "tickets", "solo", "pipeline")
+CHAT, TICKETS, SOLO, PIPELINE = "chat", "tickets", "solo", "pipeline"
+OUR_WORKFLOWS = (CHAT, TICKETS, SOLO, PIPELINE)
 """The workflows that ship with Coterie."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -252,7 +253,7 @@ class Team(Wire):
     """Members and how they work together."""
 
     name: str
-    workflow: str = "chat"
+    workflow: str = CHAT
     routing: Routing = "round_robin"
     members: tuple[Member, ...]
     team_instruction: str | None = None

@@ -24,7 +24,7 @@ from coterie.model.conversation import (
 )
 from coterie.model.interaction import Answer, Ask, Option
 from coterie.model.task import BY_PERSON, Ended, Stopped, TaskCreated
-from coterie.model.team import Member, Team
+from coterie.model.team import CHAT, SOLO, Member, Team
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 
@@ -34,7 +34,7 @@ STOP = Option(id="stop", label="stop for now", style="danger")
 class Chat:
     """A conversation between the members of a team."""
 
-    name = "chat"
+    name = CHAT
     version = 3
     """Since 2, an interrupted turn gives the floor to the human in every chat; since 3, a skipped
     turn is over even if its member was named."""
@@ -166,7 +166,7 @@ class _Conversation:
 class Solo:
     """One member does the job; it may hand parts of it to the others."""
 
-    name = "solo"
+    name = SOLO
     version = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:

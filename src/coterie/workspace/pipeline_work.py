@@ -14,13 +14,13 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, NotAccepted, UsageError
 from coterie.model.artifact import FileOperation
+from coterie.model.workspace import dropped_ref
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat, repository_of
 from coterie.workspace.leftovers import SessionLeftovers
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 from coterie.workspace.worktree import HEADS, Worktree
 
-_DROPPED = "refs/coterie/dropped"
 _ONTO = "refs/coterie/onto"
 """Prefix of refs to the commit of the user's branch that the work was last moved onto."""
 _SHORT = 7
@@ -39,11 +39,11 @@ def reverts_of(root: Path, session: str) -> int:
     git = repository_of(root)
     if git is None:
         return 0
-    listed = git.run("for-each-ref", "--format=%(refname)", f"{_DROPPED}/{session}/")
+    listed = git.run("for-each-ref", "--format=%(refname)", dropped_ref(session))
     return len(listed.split())
 
 
-def branch_name(reverts: int) -> str:
+def work_name(reverts: int) -> str:
     """Return the name of the work's branch after this many reverts."""
     return f"work-{reverts + 1}" if reverts else "work"
 
@@ -63,7 +63,7 @@ def starting_commit(root: Path, session: str = "", base: str | None = None) -> s
 def open_work(root: Path, session: str, base: str, reverts: int | None = None) -> PipelineWork:
     """Open the work of a session, which started from this commit, since the last revert."""
     number = reverts_of(root, session) if reverts is None else reverts
-    worktrees = open_ticket_worktrees(root, session, base, branch_name(number))
+    worktrees = open_ticket_worktrees(root, session, base, work_name(number))
     assert worktrees is not None, "it began at a commit"
     return PipelineWork(worktrees).current()
 
@@ -245,7 +245,7 @@ class PipelineWork:
         A folder that cannot be committed stays.  Doing it again has no effect.
         """
         git, session = self.worktrees.git, self.worktrees.session
-        ref, branch = f"{_DROPPED}/{session}/{number}", f"{HEADS}{self.worktrees.branch}"
+        ref, branch = dropped_ref(session, number), f"{HEADS}{self.worktrees.branch}"
         kept = git.commit(ref)
         if kept is None:
             if git.commit(branch) is not None:
