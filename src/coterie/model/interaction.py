@@ -115,12 +115,10 @@ class Interaction(WireText):
     @classmethod
     def _reads_earlier_releases(cls, given: object) -> object:
         """Convert a tool call recorded under `risk`, without its `effect`, to `about`."""
-        if not isinstance(given, Mapping):
+        fields = _fields_of(given)
+        risk = fields.get("risk") if fields else None
+        if fields is None or not isinstance(risk, Mapping):
             return given
-        fields = cast("Mapping[str, object]", given)
-        risk = fields.get("risk")
-        if not isinstance(risk, Mapping):
-            return fields
         known = dict(cast("Mapping[str, object]", risk))
         effect = "run" if known.get("command") else "other"
         return {**fields, "about": {"kind": "tool_permission", "effect": effect, **known}}
