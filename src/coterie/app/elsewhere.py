@@ -135,7 +135,7 @@ def local_fingerprint(project: Project) -> object:
     return stamps
 
 
-def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
+def offer_of(created: TaskCreated) -> Offer:
     """Return the offer of a task, with what a machine must have to run it."""
     members = created.team.ai_members
     if created.member is not None:
@@ -149,7 +149,7 @@ def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
         )
         raise UsageError(problem, "Run it here: without --detach.")
     pool: Pool = "session" if created.workflow == TICKETS else "seat"
-    return Offer(created.task_id, pool, tuple(sorted(needs)), machine)
+    return Offer(created.task_id, pool, tuple(sorted(needs)))
 
 
 def require_needs(created: TaskCreated, has: Collection[str]) -> None:

@@ -19,11 +19,8 @@ _CHILD = ".child"
 _IN_PHASE = "phase/"
 _PERMISSION = re.compile(r"(?P<attempt>\d+)\.(?P<call>.+)@(?P<member>[^@]+)", re.S)
 _TICKET = re.compile(r"(?P<who>ticket|manager)/(?P<ticket>[^/]+)/(?:at/\d+/(?P<what>[^/]+))?")
-_TURN = re.compile(r"turn/(?P<turn>\d+)(?:/again/\d+)?")
 _CHECK = re.compile(r".*/check/\d+")
-_PHASE = re.compile(
-    r"phase/(?P<visit>\d+)/(?:(?P<kind>enter|override)|step/(?P<step>\w+)/(?P<number>\d+))"
-)
+_PHASE = re.compile(r"phase/\d+/(?:(?P<kind>enter|override)|step/(?P<step>\w+)/(?P<number>\d+))")
 _REPLY = re.compile(r"(?:(?:ticket|manager)/[^/]+/at/\d+/)?(?P<what>\w+)(?:/.*)?/said/\d+", re.S)
 _PAYLOADS = {
     "clarify": "clarification",
@@ -51,8 +48,6 @@ class PermissionKey(NamedTuple):
 class PipelineStepName(NamedTuple):
     """The parts of a name in a pipeline's own record."""
 
-    visit: int
-    """The number of the phase visit, counted over all phases entered."""
     kind: str
     """`enter`: a phase was entered; `override`: of its gate; `step`: one of its steps."""
     step: str = ""
@@ -81,8 +76,6 @@ class StepName:
     """The topic of the member's thread, such as its ticket; empty for the conversation."""
     is_failed_ticket: bool = False
     """Whether it asks what to do about a ticket that failed."""
-    turn: int | None = None
-    """For a turn of a conversation: its number."""
     is_check: bool = False
     pipeline: PipelineStepName | None = None
     """Its place in a pipeline's own record, if any."""
@@ -112,13 +105,12 @@ def parse(text: str) -> StepName:
         return StepName(text, step, _subject(key), is_subtask, ticket=parse(step).ticket)
     if text.startswith(_IN_PHASE):
         return _of_pipeline(text)
-    about, turn = _TICKET.match(text), _TURN.fullmatch(text)
+    about = _TICKET.match(text)
     return StepName(
         text,
         ticket=about["ticket"] if about else None,
         topic=about["ticket"] if about and about["who"] == "ticket" else "",
         is_failed_ticket=bool(about and about["what"] == "failed"),
-        turn=int(turn["turn"]) if turn else None,
         is_check=_CHECK.fullmatch(text) is not None,
     )
 
@@ -128,7 +120,7 @@ def _of_pipeline(text: str) -> StepName:
     own = None
     if visit is not None:
         kind, number = visit["kind"] or "step", int(visit["number"] or 0)
-        own = PipelineStepName(int(visit["visit"]), kind, visit["step"] or "", number)
+        own = PipelineStepName(kind, visit["step"] or "", number)
     is_check = _CHECK.fullmatch(text) is not None
     return StepName(text, topic=role["role"] if role else "", is_check=is_check, pipeline=own)
 
