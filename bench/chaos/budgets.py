@@ -16,7 +16,7 @@ from time import monotonic, sleep
 from bench.chaos.chats import AGENT, is_locked
 from bench.chaos.stores import Stores, rows
 from coterie.config.project import Project, make_project
-from coterie.model.team import parse_increase
+from coterie.model.amount import parse_increase
 
 _LIMIT = 2
 _GIVEN = 4

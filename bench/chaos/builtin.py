@@ -24,9 +24,8 @@ from coterie.app.project import App
 from coterie.app.run import StartRequest
 from coterie.errors import AnswerRefused
 from coterie.model.about import ToolPermission
-from coterie.model.conversation import YOU
 from coterie.model.record import QuestionView
-from coterie.model.team import Member, Team
+from coterie.model.team import YOU, Member, Team
 from coterie.model.tool_call import AuditEntry
 from coterie.rehearsal.model_api import (
     Answer,

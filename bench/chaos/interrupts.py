@@ -25,10 +25,10 @@ from bench.chaos.stores import Stores
 from coterie.app.project import App
 from coterie.app.run import StartRequest
 from coterie.errors import AnswerRefused, UsageError
-from coterie.model.conversation import YOU, Message
+from coterie.model.conversation import Message
 from coterie.model.journal import Turn
 from coterie.model.task import Caps
-from coterie.model.team import Member, Team
+from coterie.model.team import YOU, Member, Team
 
 _KILL_WITHIN, _INTERRUPT_WITHIN, _WORDS_WITHIN = 1.2, 0.5, 0.08
 """Seconds; messages after an interrupt come before, while and after the agent breaks off."""

@@ -38,6 +38,13 @@ def test_a_risky_action_in_the_inbox(in_process: Cli) -> None:
 """)
 
 
+def test_a_question_names_its_task_by_title_however_long_the_goal(in_process: Cli) -> None:
+    goal = "\nAdd coupons\n" + "and more " * 1_000
+    record(in_process, asks(wants_to_run("q1", "npm ci")), goal=goal)
+    (line,) = in_process("inbox", "--json").of("interaction")
+    assert line["task_title"] == "Add coupons"
+
+
 def test_a_risky_action_as_an_object(in_process: Cli) -> None:
     record(in_process, asks(wants_to_run("q1", "npm ci", rule=RULE)))
     (line,) = in_process("inbox", "--json").of("interaction")

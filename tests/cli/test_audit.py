@@ -91,6 +91,18 @@ def test_filters(audited: Cli, words: list[str], ids: list[str]) -> None:
     assert [line["id"] for line in audited("audit", "--json", *words).of("audit")] == ids
 
 
+def test_a_member_is_selected_with_all_its_instances(in_process: Cli) -> None:
+    seats = ("ada", "ada#2", "adam")
+    calls = [
+        AuditEntry("ToolCallRequested", f"c-{seat}", "Read", seat, "k3f9", at(n))
+        for n, seat in enumerate(seats, 2)
+    ]
+    record(in_process, *(AppendAudit(call) for call in calls))
+    for member, mine in (("ada", ["ada", "ada#2"]), ("ada#2", ["ada#2"])):
+        listed = in_process("audit", "--member", member, "--json").of("audit")
+        assert [one["member"] for one in listed] == mine
+
+
 def test_a_cut_list_says_how_to_see_more_than_was_asked_for(audited: Cli) -> None:
     shown = audited("audit", "--limit", "2").out.splitlines()[-1]
     assert shown == "3 older ones: use --all or --limit 10"

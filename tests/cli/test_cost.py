@@ -62,7 +62,7 @@ def test_by_task(spent: Cli) -> None:
 TASK  TURNS  INPUT  OUTPUT  USD   SOURCE
 k3f9  3      8.5k   270     0.04  claude; 1 not reported         Add coupons to checkout
 m2xy  1      1.2M   900     -     codex                          Mend it
-all   4      1.2M   1.2k    0.04  claude, codex; 1 not reported
+all   4      1.21M  1.17k   0.04  claude, codex; 1 not reported
 """)
 
 
@@ -71,20 +71,27 @@ def test_by_member_day_and_agent(spent: Cli) -> None:
 MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
 ada     2      8.5k   270     0.04  claude
 rex     2      1.2M   900     -     codex; 1 not reported
-all     4      1.2M   1.2k    0.04  claude, codex; 1 not reported
+all     4      1.21M  1.17k   0.04  claude, codex; 1 not reported
 """)
     assert spent("cost", "--by", "day").out == snapshot("""\
 DAY         TURNS  INPUT  OUTPUT  USD   SOURCE
 2026-01-31  3      8.5k   270     0.04  claude; 1 not reported
 2026-02-01  1      1.2M   900     -     codex
-all         4      1.2M   1.2k    0.04  claude, codex; 1 not reported
+all         4      1.21M  1.17k   0.04  claude, codex; 1 not reported
 """)
     assert spent("cost", "--by", "agent").out == snapshot("""\
 AGENT   TURNS  INPUT  OUTPUT  USD   SOURCE
 claude  2      8.5k   270     0.04  claude
 codex   2      1.2M   900     -     codex; 1 not reported
-all     4      1.2M   1.2k    0.04  claude, codex; 1 not reported
+all     4      1.21M  1.17k   0.04  claude, codex; 1 not reported
 """)
+
+
+def test_the_instances_of_a_member_cost_together(in_process: Cli) -> None:
+    one, two = turn(1, "rex", tokens(1_000, 0)), turn(2, "rex#2", tokens(500, 0))
+    record(in_process, *one, *two)
+    (row,) = in_process("cost", "--by", "member", "--json").of("cost")
+    assert (row["key"], row["turns"], row["usage"]["input_tokens"]) == ("rex", 2, 1_500)
 
 
 def test_of_one_task_and_since(spent: Cli) -> None:
@@ -136,7 +143,7 @@ def test_a_task_with_a_budget(in_process: Cli) -> None:
     record(in_process, *turn(1, "ada", tokens(213_000, 1000, 1.9)), team=team)
     assert in_process("cost", "last").out == snapshot("""\
 MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
-ada     1      213k   1.0k    1.90  claude
+ada     1      213k   1k      1.90  claude
 Task budget
   all  214k of 500k tokens · $1.90 of $2.50
   ada  1 of 5 turns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from inline_snapshot import snapshot
 
 from coterie.model.conversation import Message
@@ -164,3 +165,39 @@ def test_attach_without_a_terminal_is_the_log_as_it_grows(cli: Cli) -> None:
         True,
         True,
     )
+
+
+REPORT = '{"status": "completed", "outputs": ["a.py"], "issues": []}'
+FENCED = f"```json\n{REPORT}\n```"
+SHORT = "[report: completed]"
+
+
+@pytest.mark.parametrize(
+    ("step", "text", "shown"),
+    [
+        ("turn/1", f"Fixed:\n{FENCED}", ["Fixed:", "```json", REPORT, "```"]),
+        ("turn/1", '{"tasks": []}', ['{"tasks": []}']),
+        ("own/review/1", '{"decision": "approved"}', ['{"decision": "approved"}']),
+        ("phase/1/step/review/1/ask/lead/lead/said/1", '{"issues": []}', ['{"issues": []}']),
+        ("ticket/T1/at/3/work/said/1", f"Did it.\n{FENCED}\nBye.", ["Did it.", SHORT, "Bye."]),
+        ("ticket/T1/at/3/work/said/2", REPORT, [SHORT]),
+        ("ticket/T1/at/3/work/said/1", f'{{"payload": {REPORT}}}', [SHORT]),
+        ("ticket/T1/at/3/work/said/1", '{"issues": []}', ['{"issues": []}']),
+        ("manager/T1/at/3/review/2/said/1", '{"decision": "changes_requested"}', [
+            "[review: changes requested]"
+        ]),
+        ("plan/1/try/1/said/1", '{"tasks": [1, 2]}', ["[plan: 2 tickets]"]),
+        ("clarify/1/said/1", '{"status": "clear", "tasks": []}', ["[clarification: clear]"]),
+    ],
+)  # fmt: skip
+def test_only_a_reply_that_was_asked_for_as_a_payload_is_shortened(
+    in_process: Cli, step: str, text: str, shown: list[str]
+) -> None:
+    record(
+        in_process,
+        OpenTurn("k3f9", step, 1, "ada", 1, at(4)),
+        message(2, "ada", text, 5, turn=1),
+        CloseTurn("k3f9", step, 1, at(5), "completed", None, None, None),
+    )
+    lines = in_process("log").out.splitlines()
+    assert [line[30:] for line in lines if " ada      " in line][1:-1] == shown

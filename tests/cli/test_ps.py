@@ -104,7 +104,7 @@ CASES = {
             CloseTurn(TASK, "turn/1", 1, at(3), "limited", "any words", None),
             state("waiting", 3, "limit", "2026-01-31T14:05:00.000Z"),
         ],
-        "waiting for a rate limit until 2026-01-31 14:05",
+        "waiting for a rate limit until 2026-01-31 14:05 UTC",
         {"state": "waiting", "waits_for": "limit", "until": "2026-01-31T14:05:00.000Z"},
     ),
     "the model": Case(
@@ -187,7 +187,7 @@ def test_a_parked_task_that_waits_for_a_limit_is_shown_with_its_end(
         assert (ada["parked"], ada["until"]) == (False, until)
     (ada,) = in_process("ps", "--json").of("member")
     assert (ada["task"], ada["parked"], ada["until"], ada["pid"]) == (TASK, True, until, None)
-    assert f"{said} until 2099-01-31 14:05" in in_process("ps").out
+    assert f"{said} until 2099-01-31 14:05 UTC" in in_process("ps").out
     assert in_process("cancel", TASK, "--yes").code == 0
     assert in_process("ps", "--json").of("member") == []
 

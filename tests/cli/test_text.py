@@ -22,13 +22,13 @@ from coterie.cli.text import (
     one_line,
     parse_span,
     table,
-    token_count,
     warned,
     wrap,
 )
 from coterie.model.record import ErrorRecord, MessageRecord, ToolCallRecord
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import Effect
+from coterie.model.update import token_count
 from coterie.model.visible import printable
 
 
@@ -123,8 +123,10 @@ def test_time_spans(text: str, seconds: float | None) -> None:
 
 
 def test_tokens() -> None:
-    counts = (940, 8_240, 99_960, 402_000, 1_300_000)
-    assert [token_count(count) for count in counts] == ["940", "8.2k", "100k", "402k", "1.3M"]
+    counts = (940, 8_200, 8_240, 99_960, 402_000, 999_500, 1_300_000, 1_250_000, 12_345_678, 2e9)
+    assert [token_count(count) for count in counts] == [
+        "940", "8.2k", "8.24k", "100k", "402k", "1M", "1.3M", "1.25M", "12.3M", "2000M",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

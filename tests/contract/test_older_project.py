@@ -19,9 +19,9 @@ from coterie import OpenProject, open_project
 from coterie.app.views import read_ticket
 from coterie.errors import NotFound
 from coterie.model.about import ReportConfirmation
-from coterie.model.conversation import YOU
 from coterie.model.interaction import APPROVE
 from coterie.model.record import ResultRecord
+from coterie.model.team import YOU
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import IsolatedUser
 from tests.contract.before.project_setup import (

@@ -15,12 +15,12 @@ import anyio.to_thread
 import pytest
 
 from coterie.app.open_project import OpenProject
-from coterie.app.run import TICKETS, StartRequest
+from coterie.app.run import StartRequest
 from coterie.app.worker import Worker, WorkerEvent, WorkerOptions, machine_row
 from coterie.config.project import Project
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import Caps
-from coterie.model.team import Member, Team
+from coterie.model.team import TICKETS, Member, Team
 from coterie.stores.postgres import schema
 from tests.cli.in_process_agent import CurrentScript, install_adapter
 from tests.conftest import IsolatedUser, init_project

@@ -11,9 +11,9 @@ import pytest
 from coterie.engine import steering
 from coterie.engine.questions import close_question
 from coterie.errors import AnswerRefused
-from coterie.model.conversation import YOU, Prompt
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Option
-from coterie.model.team import Member
+from coterie.model.team import YOU, Member
 from coterie.model.update import (
     Asked,
     ToolCallFinished,

@@ -17,11 +17,12 @@ from coterie.engine.task_run import RunServices
 from coterie.errors import AnswerRefused
 from coterie.model import instant
 from coterie.model.about import BudgetReached
+from coterie.model.amount import format_amounts, parse_increase
 from coterie.model.conversation import Message, Prompt
 from coterie.model.interaction import Ask
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.task import Caps
-from coterie.model.team import Allowance, Budget, Member, Team, format_amounts, parse_increase
+from coterie.model.team import Allowance, Budget, Member, Team
 from coterie.model.update import (
     Spent,
     ToolCallFinished,

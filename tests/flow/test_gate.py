@@ -12,11 +12,11 @@ import pytest
 
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
-from coterie.model.conversation import YOU, Prompt
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Response
 from coterie.model.record import InteractionRecord
 from coterie.model.task import Caps
-from coterie.model.team import Member, Permissions, Team
+from coterie.model.team import YOU, Member, Permissions, Team
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import (
     Asked,

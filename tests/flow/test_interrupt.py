@@ -14,10 +14,10 @@ import pytest
 
 from coterie.engine import steering
 from coterie.engine.task_run import RunServices
-from coterie.model.conversation import YOU, Prompt
+from coterie.model.conversation import Prompt
 from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
-from coterie.model.team import Member
+from coterie.model.team import YOU, Member
 from coterie.model.tool_call import Action
 from coterie.model.update import (
     Activity,

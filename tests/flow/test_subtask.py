@@ -12,11 +12,11 @@ import pytest
 
 from coterie.engine import steering
 from coterie.engine.task_run import RunServices
-from coterie.model.conversation import YOU, Brief, Prompt
+from coterie.model.conversation import Brief, Prompt
 from coterie.model.interaction import Display
 from coterie.model.redaction import Redactor
 from coterie.model.task import Caps, Ended, TaskCreated
-from coterie.model.team import Member
+from coterie.model.team import YOU, Member
 from coterie.model.update import Activity, Asked, Delegated, TurnCompleted, Update
 from coterie.ports import Channel, Context
 from coterie.testing.scripted import (

@@ -20,9 +20,10 @@ from coterie.engine.lease import Claimant, FlockOwners, Owner, living, proven_de
 from coterie.engine.run import plain_errors
 from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy, UsageError
 from coterie.model import instant
-from coterie.model.conversation import YOU, Message
+from coterie.model.conversation import Message
 from coterie.model.journal import AppendMessage, ChildLease, Fence, Lease, RequestKind
 from coterie.model.task import TaskCreated
+from coterie.model.team import YOU
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.scripted import TASK, ScriptedChannels, scripted_project, team

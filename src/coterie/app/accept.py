@@ -8,8 +8,8 @@ from functools import partial
 from coterie.app.changes import Accepted
 from coterie.app.pipelines import accept_change
 from coterie.app.project import App
-from coterie.app.run import PIPELINE
 from coterie.errors import UsageError
+from coterie.model.team import PIPELINE
 
 
 async def accept_work(

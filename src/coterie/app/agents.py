@@ -230,7 +230,7 @@ class Doctor:
             return [HealthCheck("notify", False, f"program not found: {name}", _SET_NOTIFY)]
         if failed:
             last = failed[-1]
-            when = f"{last.at[:10]} {last.at[11:16]} UTC"
+            when = instant.in_utc(last.at)
             problem = f"{name} could not be notified of {last.incident} ({when}): {last.problem}"
             return [HealthCheck("notify", False, problem, _SET_NOTIFY)]
         return [

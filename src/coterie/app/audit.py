@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from coterie.app.project import App
-from coterie.app.run import TICKETS
 from coterie.config.files import write_atomically
 from coterie.errors import NotFound, UsageError
 from coterie.model.task import is_part
+from coterie.model.team import TICKETS, is_seat_of
 from coterie.model.timeline import AuditedCall
 from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, ChainedEntry
 
@@ -28,6 +28,7 @@ class AuditFilter:
 
     task: str | None = None
     member: str | None = None
+    """A member with all its instances, or one of those: `wren`, `wren#2`."""
     tool: str | None = None
     """Part of a tool's name."""
     since: str | None = None
@@ -39,7 +40,7 @@ class AuditFilter:
         tool = (self.tool or "").casefold()
         return (
             (self.task is None or is_part(entry.task_id, self.task))
-            and self.member in (None, entry.author_actor_id)
+            and (self.member is None or is_seat_of(self.member, entry.author_actor_id))
             and tool in entry.tool_name.casefold()
             and entry.timestamp >= (self.since or "")
         )

@@ -17,11 +17,11 @@ from coterie.engine.lease import Claimant
 from coterie.errors import CoterieError, GitFailed, NotAccepted, TaskBusy
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
-from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
-from coterie.model.task import TICKET, TaskState, is_below, ticket_id_of
+from coterie.model.task import TICKET, TaskState, is_below, ticket_id_of, title_of
+from coterie.model.team import YOU
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
@@ -297,7 +297,7 @@ def _check_unmoved(work: Acceptance, head: str, branch: str, final: str) -> None
 
 
 def _combined(work: Acceptance, head: str, state: TaskState) -> str:
-    title = state.created.goal.strip().partition("\n")[0][:60]
+    title = title_of(state.created.goal, 60)
     return work.merged_with(head, work.worktrees.head(), f"Merge {work.task}: {title}")
 
 

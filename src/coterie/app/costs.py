@@ -8,7 +8,7 @@ from typing import Literal
 
 from coterie.model.journal import Turn
 from coterie.model.task import TICKET, TaskRow, fold, ticket_task_of
-from coterie.model.team import Tally, Team
+from coterie.model.team import Tally, Team, base_of
 from coterie.model.update import Usage, sum_of
 from coterie.ports import Storage
 
@@ -77,11 +77,12 @@ CostKey = Literal["task", "ticket", "member", "agent", "day"]
 _KEYS: Mapping[CostKey, Callable[[Cost], str]] = {
     "task": lambda cost: cost.task,
     "ticket": lambda cost: cost.part,
-    "member": lambda cost: cost.member,
+    "member": lambda cost: base_of(cost.member),
     "agent": lambda cost: cost.agent or "-",
     "day": lambda cost: cost.at[:10],
 }
-"""What costs can be grouped by; days are in UTC, as in budgets."""
+"""What costs can be grouped by; as in budgets, days are in UTC, and the instances of a member are
+one."""
 
 
 def grouped(costs: Sequence[Cost], by: CostKey) -> dict[str, list[Cost]]:

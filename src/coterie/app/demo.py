@@ -16,7 +16,7 @@ from coterie.agents.builtin import FACTS as BUILT_IN
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agents import Agents
 from coterie.app.project import App
-from coterie.app.run import TICKETS, StartRequest
+from coterie.app.run import StartRequest
 from coterie.app.teams import Teams
 from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path
@@ -26,9 +26,9 @@ from coterie.config.teams import seats
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
-from coterie.model.conversation import YOU
 from coterie.model.envelope import MERGE_CONFLICT, ArtifactRef, Envelope, Error, Review
 from coterie.model.task import DEMO, Caps
+from coterie.model.team import TICKETS, YOU
 from coterie.model.ticket import Ticket
 from coterie.rehearsal.demo_shop import GOAL, TESTS, initial_files
 from coterie.rehearsal.demo_shop import TICKETS as PLANNED

@@ -17,7 +17,7 @@ import anyio.to_thread
 
 from coterie.agents.generic import GenericAdapter
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.run import PIPELINE, TICKETS, MemberFactory, Members, Rehearsal, StartRequest
+from coterie.app.run import MemberFactory, Members, Rehearsal, StartRequest
 from coterie.app.teams import Teams
 from coterie.config.registry_edit import agent_location
 from coterie.config.settings import load_scheduler
@@ -27,13 +27,15 @@ from coterie.model import step_name
 from coterie.model.envelope import Plan
 from coterie.model.pipeline_roles import PIPELINE_ROLES, FilledRoles
 from coterie.model.task import DEMO, TaskCreated
-from coterie.model.team import Member, Team, member_folder
+from coterie.model.team import PIPELINE, SOLO, TICKETS, Member, Team, member_folder
 from coterie.model.ticket import BASE_COMMIT, SchedulerConfig
+from coterie.model.workspace import branch_of
 from coterie.process.child import NothingStarts, Spawn, WouldStart
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workspace.folder import leads_to_task_worktree
-from coterie.workspace.ticket_worktrees import open_ticket_worktrees
+from coterie.workspace.pipeline_work import work_name
+from coterie.workspace.ticket_worktrees import MERGED, open_ticket_worktrees
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -91,7 +93,7 @@ class DryRun:
         if workflow == PIPELINE and member.type == "ai":
             filled = FilledRoles(team)
             return ", ".join(one for one in PIPELINE_ROLES if filled.member(one).id == member.id)
-        if workflow != "solo" or member.type == "human":
+        if workflow != SOLO or member.type == "human":
             return member.role
         return "does the job" if member.id == self.request.member else "may get subtasks"
 
@@ -154,8 +156,8 @@ async def _read(
     async with _scratch(root, home, request, resumed) as scratch:
         plans = [await scratch.plan(member, in_worktree=in_worktree) for member in team.in_order]
     script = request.rehearsal if isinstance(request.rehearsal, Path) else None
-    name = f"coterie/{resumed.task_id or '<id>'}"
-    branches = (f"{name}/work",) if workflow == PIPELINE else (f"{name}/T1", f"{name}/merged")
+    names = (work_name(0),) if workflow == PIPELINE else ("T1", MERGED)
+    branches = tuple(branch_of(resumed.task_id or "<id>", name) for name in names)
     return DryRun(
         request,
         root,

@@ -19,7 +19,7 @@ from coterie.config.trust_record import TRUSTED_FILE
 from coterie.errors import ConfigError, NotTrusted, UsageError
 from coterie.model.machine import FULL, MOST_NEEDS, Offer, Pool
 from coterie.model.task import TaskCreated
-from coterie.model.team import Member, Permissions, Team
+from coterie.model.team import TICKETS, Member, Permissions, Team
 
 Load = Callable[[str], LoadedTeam]
 
@@ -135,7 +135,7 @@ def local_fingerprint(project: Project) -> object:
     return stamps
 
 
-def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
+def offer_of(created: TaskCreated) -> Offer:
     """Return the offer of a task, with what a machine must have to run it."""
     members = created.team.ai_members
     if created.member is not None:
@@ -148,8 +148,8 @@ def offer_of(created: TaskCreated, machine: str | None = None) -> Offer:
             f"{created.task_id} needs {len(needs)} different agents; {MOST_NEEDS} is the maximum."
         )
         raise UsageError(problem, "Run it here: without --detach.")
-    pool: Pool = "session" if created.workflow == "tickets" else "seat"
-    return Offer(created.task_id, pool, tuple(sorted(needs)), machine)
+    pool: Pool = "session" if created.workflow == TICKETS else "seat"
+    return Offer(created.task_id, pool, tuple(sorted(needs)))
 
 
 def require_needs(created: TaskCreated, has: Collection[str]) -> None:

@@ -9,10 +9,10 @@ import anyio.to_thread
 from coterie.app import takeover
 from coterie.app.elsewhere import offer_of
 from coterie.errors import NotFound, UsageError
-from coterie.model.conversation import YOU
 from coterie.model.journal import Fence
 from coterie.model.machine import MachineView
 from coterie.model.task import ENDED, TaskCreated
+from coterie.model.team import YOU
 from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 
 if TYPE_CHECKING:

@@ -75,7 +75,7 @@ class OpenProject(App):
             team = await self.team(team, rehearsal=rehearsal is not False)
         if isinstance(team, TeamView):
             team, team_file = team.team, team_file or team.loaded.path
-        caps, workflow = caps or Caps.of(team), workflow or team.workflow
+        caps, workflow = (caps or Caps()).in_team(team), workflow or team.workflow
         request = StartRequest(team, goal, caps, team_file, rehearsal, workflow)
         task_id = await self.create(request)
         lease = await self.storage.leases.get(task_id)

@@ -17,18 +17,19 @@ from coterie.engine.lease import Claimant
 from coterie.engine.questions import close_question
 from coterie.errors import AnswerRefused, CoterieError, NotAccepted, TaskBusy, UsageError
 from coterie.model.about import ChangeAcceptance, GateFailed
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.phase_graph import DONE, PhaseGraph
 from coterie.model.pipeline_state import PipelineSettings, PipelineState, StatePatch, folded
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import TaskCreated, is_part
+from coterie.model.team import YOU
 from coterie.model.ticket import BASE_COMMIT
+from coterie.model.workspace import dropped_ref
 from coterie.ports import Checks, Observer
 from coterie.workflows.pipeline.accept import RECHECK
 from coterie.workspace.acceptance import busy_elsewhere
 from coterie.workspace.artifact_folder import ArtifactFolder
-from coterie.workspace.pipeline_work import PipelineWork, dropped_ref, open_work, reverts_of
+from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 

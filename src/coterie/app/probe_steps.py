@@ -16,7 +16,6 @@ from coterie.app.open_project import OpenProject
 from coterie.app.run import StartRequest
 from coterie.errors import CoterieError
 from coterie.model.agent import ShellTool
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
     ErrorRecord,
@@ -26,7 +25,7 @@ from coterie.model.record import (
     Record,
 )
 from coterie.model.task import Caps
-from coterie.model.team import Team
+from coterie.model.team import YOU, Team
 from coterie.rehearsal import model_api as api
 from coterie.rehearsal.server import RehearsalServer
 

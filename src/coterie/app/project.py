@@ -27,7 +27,7 @@ from coterie.engine.steering import Answered, Said
 from coterie.engine.task_run import RunServices
 from coterie.errors import CoterieError, NotTrusted
 from coterie.model import instant
-from coterie.model.conversation import YOU, opening_message
+from coterie.model.conversation import opening_message
 from coterie.model.record import (
     Entry,
     QuestionView,
@@ -38,7 +38,7 @@ from coterie.model.record import (
 )
 from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated, new_task_id
-from coterie.model.team import Team, base_of
+from coterie.model.team import PIPELINE, TICKETS, YOU, Team, base_of
 from coterie.model.ticket import SchedulerConfig
 from coterie.ports import Observer, Owners, Storage
 from coterie.process.processes import Machine
@@ -150,10 +150,9 @@ class App(WorkUseCases):
         team = without_secrets(with_learned(start.team, rules), by)
         goal = by.text(start.goal or "")
         scheduler, pipeline = SchedulerConfig(), start.pipeline
-        if start.workflow in (run.TICKETS, run.PIPELINE):
+        if start.workflow in (TICKETS, PIPELINE):
             arguments = (self.project, team, start)
             scheduler, pipeline = await anyio.to_thread.run_sync(kept_settings, *arguments)
-        author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         base = None
         if self.shared is not None:
             base = await anyio.to_thread.run_sync(base_commit, self.root, start.workflow)
@@ -166,7 +165,7 @@ class App(WorkUseCases):
                 workflow=start.workflow,
                 workflow_version=version,
                 goal=goal,
-                author=author,
+                author=team.people[0].id,
                 member=start.member,
                 team=team.sealed(),
                 team_file=team_file,
@@ -225,7 +224,7 @@ class App(WorkUseCases):
                 from coterie.app.hand_out import with_offers
 
                 services = with_offers(services, self.shared, for_others=for_others)
-            if self.shared is not None and created.workflow == run.TICKETS:
+            if self.shared is not None and created.workflow == TICKETS:
                 await self.sessions.bring_key(created)
             if created.workflow not in run.WITHOUT_CHECKS:
                 services = with_session(services, self.root, self.storage, created, observer)
@@ -234,7 +233,7 @@ class App(WorkUseCases):
                 engine = replace(engine, services=services, for_this_machine=here)
                 result = await engine.run(task_id, members.channels, watched, patience)
         result = await run.with_changes(snapshots, result)
-        is_session = created.workflow in (run.TICKETS, run.PIPELINE)
+        is_session = created.workflow in (TICKETS, PIPELINE)
         return await self._changes_of(created).concluded(result) if is_session else result
 
     async def unallowed(self, task_id: str) -> tuple[Power, ...]:

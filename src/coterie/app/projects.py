@@ -26,9 +26,9 @@ from coterie.config.project import (
 )
 from coterie.config.settings import AllSettings, Setting
 from coterie.errors import AnswerRefused, CoterieError, NotFound, NotOurs, UsageError
-from coterie.model.conversation import YOU
 from coterie.model.interaction import choose, refuse_unused_text
 from coterie.model.record import QuestionView, RunningMember, TaskView
+from coterie.model.team import YOU
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.task import Caps, TaskCreated
-from coterie.model.team import Member, Team, member_folder
+from coterie.model.team import CHAT, Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, ChildLog, Observer, Owners, Storage, Workflow
 from coterie.process.child import KeeperName
@@ -42,9 +42,7 @@ from coterie.workflows.tickets import Tickets, TicketTurn
 from coterie.workspace.folder import open_workspace, save_identity_if_new, write_instructions
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
-TICKETS, PIPELINE = "tickets", "pipeline"
-"""The workflows for sessions with tickets, and for builds that go through phases to one commit."""
-WITHOUT_CHECKS = frozenset({"chat", "solo", TicketTurn.name})
+WITHOUT_CHECKS = frozenset({Chat.name, Solo.name, TicketTurn.name})
 """Workflows that run no command of their own."""
 Rehearsal = bool | Path | Literal["demo"]
 """Whether models are replaced; a path is the script with the replies, `demo` the demo's model."""
@@ -60,7 +58,7 @@ class StartRequest:
     caps: Caps = Caps()
     team_file: Path | None = None
     rehearsal: Rehearsal = False
-    workflow: str = "chat"
+    workflow: str = CHAT
     member: str | None = None
     """The member who does the job; None: the workflow decides."""
     pipeline: Mapping[str, object] | None = None

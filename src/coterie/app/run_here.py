@@ -19,8 +19,8 @@ from coterie.engine.reader import runner
 from coterie.engine.steering import Answered
 from coterie.errors import TaskBusy
 from coterie.model.about import ChangeAcceptance, SilentMachine
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction, choose
+from coterie.model.team import YOU
 from coterie.ports import Storage
 from coterie.workflows.pipeline.accept import COMMITTING
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from coterie.app.run import PIPELINE, TICKETS, StartRequest
+from coterie.app.run import StartRequest
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.settings import load_scheduler
 from coterie.engine import steering
@@ -25,7 +25,7 @@ from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
 from coterie.model.task import ENDED, TaskCreated, is_part, ticket_id_of
-from coterie.model.team import Team
+from coterie.model.team import PIPELINE, TICKETS, Team
 from coterie.model.ticket import (
     BASE_COMMIT,
     CheckScore,
@@ -78,10 +78,11 @@ class Sessions:
         session = await self._session(task_id)
         return [one for _, one in await self.look.storage.tickets.envelopes(session)]
 
-    async def branch(self, task_id: str) -> str:
-        """Return the branch of a session's approved work; empty if it works in the folder."""
+    async def branch(self, task_id: str, ticket: str = "") -> str:
+        """Return the branch of a session's approved work, or of one of its tickets; empty if it
+        works in the folder."""
         worktrees = await self.worktrees_here(task_id)
-        return worktrees.branch if worktrees else ""
+        return worktrees.branch_of(ticket or worktrees.approved) if worktrees else ""
 
     async def worktrees(self, task_id: str) -> TicketWorktrees | None:
         """Return the worktrees of a session's tickets, with the branches that other machines sent;

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from coterie.app.run import PIPELINE, TICKETS, WORKFLOWS, Rehearsal, StartRequest
+from coterie.app.run import WORKFLOWS, Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.errors import UsageError
 from coterie.model.task import Caps
+from coterie.model.team import PIPELINE, SOLO, TICKETS
 from coterie.workflows.chat import first_ai
 from coterie.workflows.pipeline import check_pipeline_team
 from coterie.workflows.tickets import check_team
@@ -39,7 +40,7 @@ def solo(
             f"{member.id} is a human: only a member with an agent can do a job.",
             "coterie team show",
         )
-    return StartRequest(team, goal, Caps(), view.loaded.path, rehearsal, "solo", member.id)
+    return StartRequest(team, goal, Caps(), view.loaded.path, rehearsal, SOLO, member.id)
 
 
 def run(
@@ -51,7 +52,7 @@ def run(
 ) -> StartRequest:
     """Request a goal, carried out by the workflow that `workflow_of` returns."""
     workflow = workflow_of(view, workflow)
-    if workflow == "solo":
+    if workflow == SOLO:
         return solo(view, goal, None, rehearsal)
     if workflow == TICKETS:
         check_team(view.team)

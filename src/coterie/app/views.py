@@ -10,7 +10,6 @@ import anyio.to_thread
 
 from coterie.app.costs import Cost, tally
 from coterie.app.project import App
-from coterie.app.run import TICKETS
 from coterie.engine import timeline
 from coterie.errors import CoterieError, NotFound
 from coterie.model.about import BudgetReached, BudgetScope
@@ -28,10 +27,12 @@ from coterie.model.record import (
 from coterie.model.task import running_task, ticket_id_of, ticket_task
 from coterie.model.team import (
     INSTANCE,
+    TICKETS,
     Allowance,
     Tally,
     Team,
     base_of,
+    is_seat_of,
     member_folder,
 )
 from coterie.model.ticket import Ticket, TicketKind, TicketState, TicketView, no_ticket
@@ -177,8 +178,7 @@ async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
     if ticket_id not in known:
         raise no_ticket(ticket_id, session.id, known)
     envelopes = [one for one in await app.envelopes(session.id) if one.ticket_id == ticket_id]
-    merged = await app.branch(session.id)
-    branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""
+    branch = await app.branch(session.id, ticket_id)
     own = ticket_task(session.id, ticket_id)
     is_task = any(child.id == own for child in session.detail.children)
     task = await app.show(own) if is_task else None
@@ -224,7 +224,7 @@ async def read_member_stderr(
         return outputs
 
     errors = await anyio.to_thread.run_sync(read)
-    return [one for one in errors if member in (None, one.member, base_of(one.member))]
+    return [one for one in errors if member is None or is_seat_of(member, one.member)]
 
 
 async def require_task(app: App, task_id: str) -> None:
@@ -305,7 +305,7 @@ async def read_report(app: App, task_id: str) -> SessionReport:
     by_people = [
         entry.record.text
         for entry in await app.timeline(task_id)
-        if isinstance(entry.record, MessageRecord) and _is_person(session.team, entry.record.member)
+        if isinstance(entry.record, MessageRecord) and session.team.is_person(entry.record.member)
     ]
     return SessionReport(
         session,
@@ -316,11 +316,6 @@ async def read_report(app: App, task_id: str) -> SessionReport:
         money,
         by_people[1:],  # the first is the goal
     )
-
-
-def _is_person(team: Team, name: str) -> bool:
-    member = team.seated(name)
-    return member is None or member.type == "human"
 
 
 async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:

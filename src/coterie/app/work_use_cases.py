@@ -9,8 +9,8 @@ from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.sessions import Sessions, checks_of
 from coterie.engine.steering import Answered
-from coterie.model.conversation import YOU
 from coterie.model.task import TaskCreated
+from coterie.model.team import PIPELINE, YOU
 from coterie.model.ticket import TicketView
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
@@ -58,9 +58,9 @@ class WorkUseCases:
         """Check that every envelope of a session is unchanged; changed files are rewritten."""
         return await self.sessions.check_envelopes(task_id)
 
-    async def branch(self, task_id: str) -> str:
-        """Return the branch of a session's approved work; empty if it has none."""
-        return await self.sessions.branch(task_id)
+    async def branch(self, task_id: str, ticket: str = "") -> str:
+        """Return the branch of a session's approved work, or of a ticket; empty if it has none."""
+        return await self.sessions.branch(task_id, ticket)
 
     async def revert(
         self, task_id: str, *, undo: bool = False, dry_run: bool = False
@@ -105,4 +105,4 @@ class WorkUseCases:
         return Pipelines(self.sessions)
 
     def _changes_of(self, created: TaskCreated) -> Changes:
-        return self.pipelines if created.workflow == run.PIPELINE else self.changes
+        return self.pipelines if created.workflow == PIPELINE else self.changes

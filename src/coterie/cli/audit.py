@@ -21,12 +21,11 @@ from coterie.cli.text import (
     one_line,
     parse_span,
     table,
-    token_count,
     write_data,
 )
 from coterie.model.task import ticket_task_of
 from coterie.model.tool_call import ChainedEntry
-from coterie.model.update import Usage, sum_of
+from coterie.model.update import Usage, sum_of, token_count
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:

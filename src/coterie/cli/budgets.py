@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.model.team import Allowance, Budget, Tally, format_amounts
+from coterie.model.amount import format_amounts
+from coterie.model.team import Allowance, Budget, Tally
 
 
 def limits(budget: Budget) -> str:

@@ -18,9 +18,9 @@ from coterie.cli.main import Call, command
 from coterie.cli.records import JsonLines
 from coterie.cli.text import cells, hanging, wrap
 from coterie.errors import CoterieError, UsageError
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import InteractionRecord, Record, ResultRecord
+from coterie.model.team import YOU
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup

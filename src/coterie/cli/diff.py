@@ -12,6 +12,7 @@ import click
 from coterie.cli.main import Call, command, run_on_task
 from coterie.cli.text import clock, counted, diff_meaning, one_line, table
 from coterie.model.task import ticket_id_of
+from coterie.model.team import PIPELINE
 from coterie.model.visible import printable, visible_line
 from coterie.model.workspace import shown
 
@@ -79,7 +80,7 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     async def body(app: App, task_id: str) -> _Reverted:
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
         view, dropped = (await app.show(task_id)).view, None
-        if view.workflow == "pipeline" and not done.did_something:
+        if view.workflow == PIPELINE and not done.did_something:
             dropped = (await app.pipelines.view(task_id)).dropped
         return _Reverted(view, done, bool(await app.branch(task_id)), dropped)
 

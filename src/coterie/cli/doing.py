@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coterie.cli.text import clock, one_line
+from coterie.cli.text import one_line
+from coterie.model import instant
 from coterie.model.record import MemberRecord, MemberState, RunningMember
 from coterie.model.update import WaitsFor
 
@@ -23,8 +24,8 @@ _STATES: Mapping[MemberState, str] = {"stuck": "stuck at its limit"}
 
 
 def in_words(member: MemberRecord | RunningMember, took: str = "") -> str:
-    """`waiting for you: q4`, `waiting for a rate limit until 14:05`, `quiet 4m: the model has not
-    answered`.
+    """`waiting for you: q4`, `waiting for a rate limit until 14:05 UTC`, `quiet 4m: the model has
+    not answered`.
 
     `took` is for how long, if known.
     """
@@ -36,7 +37,7 @@ def in_words(member: MemberRecord | RunningMember, took: str = "") -> str:
     if member.state == "waiting" and member.waits_for:
         text = _WAITS[member.waits_for]
     if member.until:
-        text += f" until {clock(member.until)[:-3]}"
+        text += f" until {instant.in_utc(member.until, short=True)}"
     if member.state == "quiet" and member.waits_for:
         more = ", ".join(part for part in (_QUIET.get(member.waits_for), more) if part)
     return f"{text}{took}{f': {more}' if more else ''}"

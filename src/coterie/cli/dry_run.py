@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from coterie.app.dry_run import PIPELINE, TICKETS, DryRun, MemberPlan, Spawn
+from coterie.app.dry_run import DryRun, MemberPlan, Spawn
 from coterie.cli import budgets
 from coterie.cli.graph import graph
 from coterie.cli.main import Call
 from coterie.cli.text import FULL, Paint, counted, duration, field, hanging, one_line, warned
 from coterie.model.conversation import MAX_UNCAPPED_TURNS
 from coterie.model.task import Caps
+from coterie.model.team import CHAT, PIPELINE, TICKETS
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
@@ -141,7 +142,7 @@ def _workflow_facts(dry_run: DryRun) -> Iterator[tuple[str, str]]:
         yield from _ticket_facts(dry_run)
     elif dry_run.request.workflow == PIPELINE:
         yield from _pipeline_facts(dry_run)
-    elif dry_run.request.workflow == "chat":
+    elif dry_run.request.workflow == CHAT:
         yield "ends", _end_condition(dry_run.request.caps, dry_run.request.team.routing)
     if dry_run.request.rehearsal is not False:
         yield "rehearsal", "the models are stand-ins: no tokens, no login"

@@ -18,6 +18,7 @@ from coterie.cli.text import counted
 from coterie.cli.ticket_table import Row, active_rows, rows, ticket_fields, ticket_graph
 from coterie.model.phase_graph import PhaseGraph
 from coterie.model.pipeline_state import PipelineState
+from coterie.model.team import PIPELINE
 
 _FORMATS = ("text", "mermaid", "svg")
 
@@ -58,7 +59,7 @@ def graph_(call: Call, id_: str, pipeline: str | None, form: str) -> None:
 
 
 async def _session(app: App, task_id: str) -> SessionView | PipelineView:
-    if (await app.show(task_id)).view.workflow == "pipeline":
+    if (await app.show(task_id)).view.workflow == PIPELINE:
         return await app.pipelines.view(task_id)
     return await read_session(app, task_id)
 

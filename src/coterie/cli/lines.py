@@ -31,7 +31,6 @@ from coterie.cli.text import (
     warned,
     wrap,
 )
-from coterie.model.conversation import YOU
 from coterie.model.interaction import in_short
 from coterie.model.record import (
     Entry,
@@ -46,7 +45,7 @@ from coterie.model.record import (
     TicketRecord,
     ToolCallRecord,
 )
-from coterie.model.team import Team
+from coterie.model.team import YOU, Team
 from coterie.model.tool_call import Effect
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
@@ -300,8 +299,7 @@ class Transcript(RecordLines):
         return lines
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
-        member = self.team.get(record.member)
-        if member is None or member.type == "human":
+        if self.team.is_person(record.member):
             return self._by_person(record)
         body = self._indented(record.text) if record.text.strip() else []
         if record.cut or not body:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cli import report
 from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
-from coterie.cli.text import Meaning, clock, event
+from coterie.cli.text import Meaning, clock, event, one_line
 from coterie.model import instant
 from coterie.model.record import (
     Entry,
@@ -76,7 +76,8 @@ class PhaseEvents(RecordLines):
         return self._event(text.what, "dim")
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
-        message = prose(text.what)
+        by_person = self.team.is_person(record.member)
+        message = one_line(text.what) if by_person else prose(text.what)
         return self._event(f"{record.member}: {message}") if message else []
 
     def _event(self, what: str, meaning: Meaning | None = None) -> list[str]:

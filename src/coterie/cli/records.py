@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from coterie.cli.lines import Surface
 from coterie.model.as_json import fields_of
-from coterie.model.conversation import YOU
 from coterie.model.record import DeltaRecord, Record, ResultRecord
+from coterie.model.team import YOU
 
 if TYPE_CHECKING:
     from coterie.app.project import App

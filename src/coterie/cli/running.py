@@ -28,13 +28,12 @@ from coterie.errors import CoterieError, TaskBusy
 from coterie.model import instant
 from coterie.model.record import ErrorRecord, MessageRecord, Record, ResultRecord
 from coterie.model.task import RateLimited, TaskCreated
-from coterie.model.team import Team
+from coterie.model.team import PIPELINE, TICKETS, Team
 
 if TYPE_CHECKING:
     from coterie.cli.screen.screen import Screen
 
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_TICKETS, _PIPELINE = "tickets", "pipeline"
 LOOK_BACK = 12
 """How many past entries a resumed conversation shows again."""
 
@@ -107,7 +106,7 @@ async def resume_task(call: Call, app: App, task_id: str, patience: Patience) ->
     with stop_on_signals(parking):
         if not call.live:
             surface = _surface(call, created.team, created.workflow)
-            if created.workflow == _TICKETS:
+            if created.workflow == TICKETS:
                 surface.load_tickets(await app.tickets(task_id))
             return await run_task(call, app, task_id, surface, parking, patience)
         screen = await make_screen(call, app, created)
@@ -121,11 +120,11 @@ async def resume_task(call: Call, app: App, task_id: str, patience: Patience) ->
 def _surface(call: Call, team: Team, workflow: str) -> Surface:
     if call.json:
         return JsonLines(call.record)
-    if workflow == _PIPELINE:
+    if workflow == PIPELINE:
         from coterie.cli.phase_events import PhaseEvents
 
         return PlainOutput(call, team, PhaseEvents)
-    if workflow != _TICKETS:
+    if workflow != TICKETS:
         return PlainOutput(call, team)
     from coterie.cli.ticket_events import TicketEvents
 
@@ -138,11 +137,11 @@ async def make_screen(call: Call, app: App, task: StartRequest | TaskCreated) ->
     from coterie.cli.screen.screen import Screen
 
     kind = Screen
-    if task.workflow == _TICKETS:
+    if task.workflow == TICKETS:
         from coterie.cli.screen.tickets import TicketScreen
 
         kind = TicketScreen
-    elif task.workflow == _PIPELINE:
+    elif task.workflow == PIPELINE:
         from coterie.cli.screen.pipeline import PipelineScreen
 
         kind = PipelineScreen
@@ -261,8 +260,7 @@ async def _rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecor
     """Say why a run was parked that could continue by itself later."""
     member = (await app.show(task_id)).state.created.team.get(stop.member)
     agent = f"{member.agent} " if member and member.agent else ""
-    today = stop.until[:10] == instant.now()[:10]
-    limit = f"rate limit until {'' if today else f'{stop.until[:10]} '}{stop.until[11:16]} UTC"
+    limit = f"rate limit until {instant.in_utc(stop.until, short=True)}"
     return ErrorRecord(
         code="rate_limit",
         message=f"{stop.member}: {agent}{limit}. Parked, nothing lost.",

@@ -36,7 +36,7 @@ from coterie.errors import UsageError
 from coterie.model import as_json
 from coterie.model.record import TaskDetail
 from coterie.model.task import TICKET as TICKET_WORKFLOW
-from coterie.model.team import member_folder
+from coterie.model.team import PIPELINE, TICKETS, member_folder
 from coterie.model.ticket import after_session, named_ticket
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from coterie.app.project import App
     from coterie.model.pipeline_state import PipelineState
 
-TICKETS, PIPELINE = "tickets", "pipeline"
 """The workflows that have more to show."""
 
 

@@ -282,7 +282,7 @@ FULL = "full"
 
 def about(member: Member) -> str:
     """A member's agent, and its permission mode unless that is `ask`."""
-    from coterie.model.conversation import YOU
+    from coterie.model.team import YOU
 
     mode = "" if member.permissions.mode == "ask" else f" · {member.permissions.mode}"
     return f"{member.agent or YOU}{mode}"
@@ -290,7 +290,7 @@ def about(member: Member) -> str:
 
 def asking(member: Member | None, name: str) -> str:
     """Who asks: `ada (claude)` or Coterie itself; empty when it is a human's own turn."""
-    from coterie.model.conversation import YOU
+    from coterie.model.team import YOU
 
     if member is None:
         return "" if name == YOU else name
@@ -347,20 +347,12 @@ def clock(at: str) -> str:
     return instant.local(at)
 
 
-def token_count(count: int) -> str:
-    """`940`, `8.2k`, `402k`, `1.3M`."""
-    if count < 1000:
-        return str(count)
-    if count < 999_500:
-        thousands = count / 1000
-        return f"{thousands:.1f}k" if thousands < 99.95 else f"{thousands:.0f}k"
-    return f"{count / 1_000_000:.1f}M"
-
-
 def usage_text(usage: Usage | None) -> str:
     """What a turn or a task cost, as far as agents reported it; empty if they did not."""
     if usage is None:
         return ""
+    from coterie.model.update import token_count
+
     count = (usage.input_tokens or 0) + (usage.output_tokens or 0)
     parts = [f"{token_count(count)} tokens"] if count else []
     if usage.cost_usd:

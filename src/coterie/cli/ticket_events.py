@@ -23,7 +23,6 @@ from coterie.model.record import (
     ResultRecord,
     TicketRecord,
 )
-from coterie.model.team import base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
 if TYPE_CHECKING:
@@ -162,11 +161,11 @@ class TicketEvents(RecordLines):
                 return self._event(ticket, text.what, "dim")
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
-        member = self.team.get(base_of(record.member))
-        message = prose(text.what)
+        by_person = self.team.is_person(record.member)
+        message = one_line(text.what) if by_person else prose(text.what)
         if not message or record.member == self.team.manager.id:
             return []  # what a manager says shows in the events it causes
-        if member is None or member.type == "human":
+        if by_person:
             return self._event("", f"{record.member}: {message}")
         at_work = [
             name

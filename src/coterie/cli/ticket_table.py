@@ -8,10 +8,11 @@ from functools import partial
 
 from coterie.app.views import SessionView, TicketRow, ticket_rows
 from coterie.cli.graph import graph
-from coterie.cli.text import NO_COLOUR, Meaning, Paint, cells, clip, one_line, token_count
+from coterie.cli.text import NO_COLOUR, Meaning, Paint, cells, clip, one_line
 from coterie.model import as_json
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketKind, TicketState, TicketView
+from coterie.model.update import token_count
 
 MANY = 8
 """With more tickets than this, those that are over share one row."""

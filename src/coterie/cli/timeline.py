@@ -50,11 +50,11 @@ class Timeline:
         lost = {} if running or self._call.json else _lost(entries)
         for entry in entries:
             record = lost.get(id(entry.record), entry.record)
-            self.show(Entry(entry.at, record))
+            self.show(replace(entry, record=record))
 
     def show(self, entry: Entry) -> None:
         self._call.record(entry.record.type, as_json.fields_of(entry.record), entry.at)
-        who, what = logged(entry.record)
+        who, what = logged(entry.record, entry.payload)
         before = f"{clock(entry.at)}  {pad(clip(who, 20), self._size)}  "
         self._call.lines([before + line for line in what.split("\n")] if what else [])
 
@@ -97,45 +97,45 @@ def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
     }
 
 
-def logged(record: Record) -> tuple[str, str]:
-    """Return who did something, and what; an empty text means there is nothing to show."""
+def logged(record: Record, payload: str = "") -> tuple[str, str]:
+    """Return who did something, and what; an empty text means there is nothing to show.
+
+    `payload` is the type of payload that a reply was asked for, if any.
+    """
     text = describe(record)
     if text is None:
         return "", ""
     if isinstance(record, MessageRecord):
-        words = _summarized(text.what)
+        words = _summarized(text.what, payload) if payload else printable(text.what.strip("\n"))
         return text.who, f"{words}\n({text.note})" if text.note else words
     what = f"{text.mark} {text.what}  {text.note}" if text.mark else text.what
     return text.who, printable(what).rstrip()
 
 
-_PAYLOADS = (
-    ("plan", "tasks", "tasks"),
-    ("review", "decision", "decision"),
-    ("clarification", "intent_summary", "status"),
-    ("proposal", "draft_steps", "summary"),
-    ("instruction", "acceptance_criteria", "summary"),
-    ("report", "evidence", "status"),
-    ("report", "issues", "status"),
-    ("report", "outputs", "status"),
-)
-"""A payload's name, the field that identifies it, and the field that says most about it."""
+_SUMMARIES = {
+    "plan": ("plan", "tasks"),
+    "review": ("review", "decision"),
+    "clarification": ("clarification", "status"),
+    "instruction_proposal": ("proposal", "summary"),
+    "instruction": ("instruction", "summary"),
+    "report": ("report", "status"),
+}
+"""What a type of payload is called here, and the field that says most about it."""
 
 
-def _summarized(text: str) -> str:
+def _summarized(text: str, payload: str) -> str:
     """Return a reply, its payload replaced by a few words: `[report: completed]`."""
-    fence = FENCE.search(text)
-    block = fence[0].strip().removeprefix("```json").strip("`") if fence else text
-    summary = _summary(block) if "{" in block else ""
-    if not summary:
-        return printable(text.strip("\n"))
-    before, after = (text[: fence.start()], text[fence.end() :]) if fence else ("", "")
-    parts = (printable(before).strip(), f"[{summary}]", printable(after).strip())
-    return "\n".join(part for part in parts if part)
+    for fence in reversed(list(FENCE.finditer(text))):
+        block = fence[0].strip().removeprefix("```").lstrip().removeprefix("json").strip("`")
+        if summary := _summary(block, payload):
+            parts = (text[: fence.start()], f"[{summary}]", text[fence.end() :])
+            return "\n".join(part for part in (printable(one).strip() for one in parts) if part)
+    summary = _summary(text, payload)
+    return f"[{summary}]" if summary else printable(text.strip("\n"))
 
 
-def _summary(block: str) -> str:
-    """Return a payload in a few words; empty if the text is not a payload."""
+def _summary(block: str, payload: str) -> str:
+    """Return a payload in a few words; empty if the text is not one of this type."""
     try:
         parsed = json.loads(block)
     except (ValueError, RecursionError):
@@ -144,11 +144,10 @@ def _summary(block: str) -> str:
         return ""
     whole = cast("Mapping[str, object]", parsed)
     inner = whole.get("payload")
-    payload = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else whole
-    for kind, key, name in _PAYLOADS:
-        if key in payload:
-            value = payload.get(name)
-            if isinstance(value, list):
-                value = counted(len(cast("list[object]", value)), "ticket")
-            return one_line(f"{kind}: {value}").replace("_", " ")
-    return ""
+    body = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else whole
+    name, field = _SUMMARIES[payload]
+    value = body.get(field)
+    if isinstance(value, list):
+        value = counted(len(cast("list[object]", value)), "ticket")
+    is_meant = whole.get("payload_type", payload) == payload and isinstance(value, str)
+    return one_line(f"{name}: {value}").replace("_", " ") if is_meant else ""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from coterie.app.project import Power
     from coterie.app.run import Rehearsal, StartRequest
     from coterie.app.teams import Teams, TeamView
-    from coterie.model.task import Caps
-    from coterie.model.team import Team
 
     Choose = Callable[[Teams], TeamView]
     Make = Callable[[TeamView, Rehearsal], StartRequest]
@@ -88,7 +86,10 @@ def chat(
     from coterie.app import start
 
     def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
-        caps = _caps(call, view.team, more["max_turns"], more["max_rounds"])
+        from coterie.model.task import Caps
+
+        given = {name: more[name] for name in ("max_turns", "max_rounds")}
+        caps = Caps.of(view.team, floor="ask" if call.live else "end", **given)
         return start.chat(view, goal, caps, rehearsal)
 
     start_or_dry_run(call, lambda teams: teams.choose(team, agents), make, more)
@@ -102,16 +103,6 @@ def chat(
 def rehearse(call: Call, **given: Any) -> None:
     """Try a team with its real CLIs on a stand-in for the model: no tokens, no login."""
     click.get_current_context().invoke(chat, rehearse=True, **given)
-
-
-def _caps(call: Call, team: Team, turns: int | None, rounds: int | None) -> Caps:
-    """When to end: by default after one round; `--max-turns` alone lifts the cap on rounds."""
-    from coterie.model.task import Caps
-
-    floor = "ask" if call.live else "end"
-    if turns is None and rounds is None:
-        return Caps.of(team, floor=floor)
-    return Caps(max_turns=turns, max_rounds=rounds, floor=floor)
 
 
 @command("do", 'coterie do --agent claude "make test_total fast"')

@@ -349,16 +349,16 @@ class KnownProjects:
     notices: tuple[files.Notice, ...] = ()
 
 
-def known_projects(home: Path | None = None) -> KnownProjects:
+def known_projects() -> KnownProjects:
     """Every project that still exists and is ours; a damaged list is set aside, not fatal."""
-    path = (home or coterie_home()) / PROJECTS_FILE
+    path = coterie_home() / PROJECTS_FILE
     try:
         entries, notices = read_known(path), list[files.Notice]()
     except ConfigError as error:
         entries, notices = _recovered(path, error)
     notices += gone(entries)
     there: list[Project] = []
-    for project in (Project(Path(root), home) for root in entries if _is_project(root)):
+    for project in (Project(Path(root)) for root in entries if _is_project(root)):
         try:
             require_ours(project, project.check_origin())
         except CoterieError as error:

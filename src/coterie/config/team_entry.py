@@ -32,16 +32,8 @@ from coterie.config.mistakes import (
     quoted,
 )
 from coterie.errors import UsageError
-from coterie.model.team import (
-    AMOUNT,
-    NAME_PATTERN,
-    OUR_WORKFLOWS,
-    MemberType,
-    Mode,
-    Routing,
-    Work,
-    amount,
-)
+from coterie.model.amount import AMOUNT, amount
+from coterie.model.team import NAME_PATTERN, OUR_WORKFLOWS, MemberType, Mode, Routing, Work
 
 WORKFLOW_GROUP = "coterie.workflows"
 """An entry point of this group is a `Workflow`, or a class that creates one without arguments."""

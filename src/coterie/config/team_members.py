@@ -15,9 +15,8 @@ from coterie.config.project import user_home
 from coterie.config.registry import Registry
 from coterie.errors import ConfigError
 from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
-from coterie.model.conversation import YOU
 from coterie.model.interaction import NOBODY
-from coterie.model.team import RATE_LIMIT, Member, Team, breaks_isolation
+from coterie.model.team import RATE_LIMIT, YOU, Member, Team, breaks_isolation
 from coterie.model.visible import folded
 from coterie.model.workspace import SHARED_ASSETS, TEAM_INSTRUCTION, shown
 

@@ -15,23 +15,14 @@ from coterie.engine.questions import Questions, close_question
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
+from coterie.model.amount import MORE, format_amounts, parse_increase
 from coterie.model.budget import Limit
-from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
+from coterie.model.interaction import Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.record import ErrorRecord
 from coterie.model.task import Stop, Stopped, leased_as, ticket_id_of, ticket_task_of
-from coterie.model.team import (
-    MORE,
-    Allowance,
-    Member,
-    Reservation,
-    Tally,
-    base_of,
-    format_amounts,
-    parse_increase,
-    reports_measure,
-)
+from coterie.model.team import Allowance, Member, Reservation, Tally, base_of, reports_measure
 from coterie.model.update import REHEARSAL_USAGE, End
 from coterie.ports import Parked
 
@@ -283,7 +274,7 @@ class Budgets:
                     continue
             response = answer.response
             increase = parse_increase(response.input_value or "stop")
-            if increase is not None or response.author_actor_id == NOBODY:
+            if increase is not None or not response.by_person:
                 return
             if answer.fresh:  # a later run finds the answer and asks again
                 raise Parked(Stopped("budget"))

@@ -12,7 +12,7 @@ from coterie.engine.reader import runner
 from coterie.engine.resuming import CANCELED, ENDED_BEFORE, calls_not_run
 from coterie.errors import SurvivorsElsewhere, TaskBusy
 from coterie.model import instant
-from coterie.model.conversation import YOU, summary_of
+from coterie.model.conversation import summary_of
 from coterie.model.journal import AppendEvent, Fence, TakeRequest, Write
 from coterie.model.task import (
     BY_PERSON,
@@ -26,6 +26,7 @@ from coterie.model.task import (
     TaskState,
     fold,
 )
+from coterie.model.team import YOU
 from coterie.ports import Storage
 
 FindUnstarted = Callable[[list[str]], Sequence[str]]

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.questions import Questions, meaning_of, people_of
+from coterie.engine.questions import Questions, meaning_of
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, ToolPermission
@@ -194,7 +194,7 @@ class PermissionGate:
             return
         task_id, text = self._run.task.task_id, response.comment or ""
         # Who answers at a terminal speaks for the team's human, and workflows listen to members.
-        people = people_of(self._run.task.team)
+        people = [one.id for one in self._run.task.team.people]
         author = response.author_actor_id
         author = author if author in people else people[0]
         number = await self._run.storage.inbox.request(task_id, "say", author, text)

@@ -10,7 +10,6 @@ from coterie.engine.task_run import TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.about import PlanApproval
-from coterie.model.conversation import YOU
 from coterie.model.interaction import (
     NOBODY,
     Answer,
@@ -26,7 +25,7 @@ from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.step_name import parse
 from coterie.model.task import Stopped, UserInteractionRequested, UserInteractionResponded
-from coterie.model.team import Team, base_of
+from coterie.model.team import Team, is_seat_of
 from coterie.ports import InboxStore, Parked, Storage
 
 INTERRUPTED = "the turn was interrupted"
@@ -50,7 +49,7 @@ class Questions:
         """Close the questions that agents, or one member's, ask in their turns, as obsolete."""
         for interaction in list(self._of_agents.values()):
             author = interaction.author_actor_id
-            if member in (None, author, base_of(author)):
+            if member is None or is_seat_of(member, author):
                 await close_question(self._run.storage.inbox, interaction, reason)
 
     async def ask(self, name: str, question: Ask, *, interrupts: float = NEVER) -> Answer:
@@ -75,7 +74,7 @@ class Questions:
         return Answer(response, fresh=waited)
 
     async def follow(self, question: Question) -> Answer:
-        """Return the answer to an open question, possibly another task's; its author is `NOBODY`
+        """Return the answer to an open question, possibly another task's; no person gave it
         if the question was closed.  Raises Parked on timeout."""
         name, author = question.interaction.interaction_id, question.interaction.author_actor_id
         try:
@@ -222,12 +221,7 @@ def request_of(
 def is_turn_in(interaction: Interaction, task_id: str, team: Team) -> bool:
     """Whether a question is a person's turn in that task."""
     mine = interaction.task_id == task_id and interaction.kind == "Input"
-    return mine and interaction.author_actor_id in people_of(team)
-
-
-def people_of(team: Team) -> list[str]:
-    """Who speaks as a person: the team's humans, else the user at the terminal."""
-    return [member.id for member in team.in_order if member.type == "human"] or [YOU]
+    return mine and interaction.author_actor_id in [one.id for one in team.people]
 
 
 def meaning_of(question: Ask) -> str:
@@ -290,7 +284,7 @@ def _too_late(question: Question) -> AnswerRefused:
     name, response = question.interaction.interaction_id, question.response
     if response is None:
         why = f"{name} was closed when its task ended."
-    elif response.author_actor_id == NOBODY:
+    elif not response.by_person:
         why = f"{name} was closed: {response.comment}."
     else:
         choice = answer_as_given(question.interaction, response.choice)

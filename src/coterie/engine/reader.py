@@ -13,7 +13,7 @@ import psutil
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.about import BudgetReached, FailedTurn
-from coterie.model.interaction import NOBODY, Question
+from coterie.model.interaction import Question
 from coterie.model.journal import ChildLease, Lease, SetMemberState, Turn
 from coterie.model.machine import OwnerFacts
 from coterie.model.record import MemberState, QuestionView, RunningMember, TaskDetail, TaskView
@@ -30,6 +30,7 @@ from coterie.model.task import (
     ticket_id_of,
     ticket_task,
     ticket_task_of,
+    title_of,
 )
 from coterie.model.team import Team, base_of, member_folder
 from coterie.model.ticket import no_ticket
@@ -176,7 +177,7 @@ class TaskReader:
             state=question.state,
             project=self.root,
             member=state.created.team.seated(question.interaction.author_actor_id),
-            task_title=state.created.goal,
+            task_title=title_of(state.created.goal),
             asked_at=question.asked_at,
             answer=_answer(question),
             answered_at=question.answered_at,
@@ -385,6 +386,4 @@ def _memory(pid: int | None) -> int | None:
 
 def _answer(question: Question) -> str:
     response = question.response
-    if response is None or response.author_actor_id == NOBODY:
-        return ""
-    return response.choice
+    return response.choice if response and response.by_person else ""

@@ -13,12 +13,12 @@ import anyio.to_thread
 
 from coterie.engine.ending import FindUnstarted, cancel_below, conclude, end_parked, held
 from coterie.engine.lease import Claimant
-from coterie.engine.questions import is_turn_in, people_of, respond
+from coterie.engine.questions import is_turn_in, respond
 from coterie.engine.reader import TaskReader
 from coterie.engine.resuming import CANCELED
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
-from coterie.model.conversation import END, YOU, is_end
+from coterie.model.conversation import END, is_end
 from coterie.model.interaction import APPROVE_BY_RULE, Interaction, Response, choose
 from coterie.model.machine import OwnerFacts
 from coterie.model.task import (
@@ -26,7 +26,7 @@ from coterie.model.task import (
     TaskCanceled,
     running_task,
 )
-from coterie.model.team import Permissions, base_of
+from coterie.model.team import YOU, Permissions, is_seat_of
 from coterie.model.tool_call import Action
 from coterie.tools.permission import Rule, decide
 
@@ -153,7 +153,7 @@ async def say(
             return Said(interaction.interaction_id)
     ends = is_end(text) and state.created.workflow == conversation
     kind = "end" if ends else "say"
-    await look.storage.inbox.request(task_id, kind, author or people_of(team)[0], text)
+    await look.storage.inbox.request(task_id, kind, author or team.people[0].id, text)
     return Said()
 
 
@@ -186,22 +186,20 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
     if await look.runner_of(task_id) is None:
         return False
     below = await look.below(task_id)
-    busy = [one for one in await look.running() if one.task in below and _is(name, one.member)]
+    busy = [
+        one for one in await look.running() if one.task in below and is_seat_of(name, one.member)
+    ]
     places = {one.task for one in busy} or {task_id}
     for place in places:
         await look.storage.inbox.request(place, "stop_member", YOU, name)
 
     async def is_there() -> bool:
         members = [one for place in places for one in await look.running(place)]
-        mine = [one for one in members if _is(name, one.member)]
+        mine = [one for one in members if is_seat_of(name, one.member)]
         return any(one.pid or (one.state != "idle" and one.waits_for != "you") for one in mine)
 
     await _until_released(look, task_id, is_there)
     return True
-
-
-def _is(name: str, seat: str) -> bool:
-    return name in (seat, base_of(seat))
 
 
 async def end(look: TaskReader, claimant: Claimant, task_id: str, unstarted: FindUnstarted) -> None:
@@ -213,7 +211,7 @@ async def end(look: TaskReader, claimant: Claimant, task_id: str, unstarted: Fin
     if state.status in ENDED:
         return
     # Request it before looking for a runner: whoever runs the task, or is just taking it, finds it.
-    author = people_of(state.created.team)[0]
+    author = state.created.team.people[0].id
     await look.storage.inbox.request(task_id, "end", author, END)
     if await look.runner_of(task_id) is None:
         await end_parked(look.storage, claimant, task_id, unstarted)

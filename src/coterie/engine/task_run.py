@@ -37,7 +37,7 @@ from coterie.model.record import (
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
 from coterie.model.task import Status, TaskCreated, TaskStarted, ticket_task, transition
-from coterie.model.team import Member, base_of
+from coterie.model.team import Member, is_seat_of
 from coterie.model.update import Usage, WaitsFor
 from coterie.ports import (
     Blobs,
@@ -199,7 +199,7 @@ class MemberStops:
         """Stop a member, or one of its instances, as the user requested."""
         self._requests[request] = seat
         for busy, scope in self._scopes.items():
-            if seat in (busy, base_of(busy)):
+            if is_seat_of(seat, busy):
                 scope.cancel()
 
     def cancellable(self, seat: str, scope: anyio.CancelScope) -> anyio.CancelScope:
@@ -222,8 +222,7 @@ class MemberStops:
         return done
 
     def _of(self, seat: str) -> list[int]:
-        named = (seat, base_of(seat))
-        return [request for request, whom in self._requests.items() if whom in named]
+        return [request for request, whom in self._requests.items() if is_seat_of(whom, seat)]
 
 
 @dataclass

@@ -7,9 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from typing import NamedTuple
 
 from coterie.errors import NotFound
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.check import ended
-from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
 from coterie.model.record import (
     Entry,
@@ -95,8 +94,14 @@ async def entries(storage: Storage, rows: Sequence[TimelineRow]) -> list[Entry]:
     result: list[Entry] = []
     for row in rows:
         at, record = _of(row.source, tickets)
-        result.append(Entry(at, record, row.sequence))
+        result.append(Entry(at, record, row.sequence, _payload(row.source)))
     return result
+
+
+def _payload(source: Source) -> str:
+    if not isinstance(source, SentMessage) or source.turn is None:
+        return ""
+    return step_name.parse(source.turn.step).payload
 
 
 def _of(source: Source, tickets: Mapping[str, _Lines]) -> tuple[str, Record]:
@@ -123,7 +128,7 @@ def _question(source: AskedQuestion) -> InteractionRecord:
     return InteractionRecord(
         interaction,
         interaction.author_actor_id,
-        "closed" if response.author_actor_id == NOBODY else "answered",
+        "answered" if response.by_person else "closed",
         response.choice,
         response.author_actor_id,
         response.words,

@@ -23,16 +23,6 @@ class DeclaredArtifact(NamedTuple):
     model: type[ArtifactData] | None = None
     """The model of its data; None for a text meant for people, or a folder."""
 
-    @property
-    def is_lines(self) -> bool:
-        """Whether each line is an object of the model, in a file that is only appended to."""
-        return self.file.endswith(".jsonl")
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder."""
-        return self.file.endswith("/")
-
 
 ARTIFACTS: Mapping[str, DeclaredArtifact] = {
     "planning.current": DeclaredArtifact("planning.ai.json", StructuredPlan),

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from coterie.model import instant
 from coterie.model.about import BudgetReached, BudgetScope, Measure
+from coterie.model.amount import parse_increase
 from coterie.model.interaction import Interaction, Question
 from coterie.model.task import session_of, ticket_task_of
-from coterie.model.team import Reservation, base_of, parse_increase
+from coterie.model.team import Reservation, base_of
 
 
 class Limit(NamedTuple):

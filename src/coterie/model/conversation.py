@@ -12,9 +12,6 @@ from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.visible import folded
 
-YOU = "you"
-"""The person at the terminal, in a team without a human member."""
-
 
 class Message(NamedTuple):
     """One message; `seq` counts from 1 in each task, without gaps."""
@@ -181,11 +178,9 @@ def pick(team: Team, names: Iterable[str]) -> tuple[Member | None, tuple[str, ..
 
 def parse_message(team: Team, author: str, text: str) -> Marked:
     """Parse the markers of a text by a member or by the person at the terminal."""
-    member = team.get(author)
-    human = member is None or member.type == "human"
-    if not human:
-        return parse_markers(text)
-    return parse_human_markers(text, _names_in(team))
+    if team.is_person(author):
+        return parse_human_markers(text, _names_in(team))
+    return parse_markers(text)
 
 
 def _names_in(team: Team) -> list[str]:

@@ -79,6 +79,12 @@ def local(moment: str) -> str:
     return here.strftime("%H:%M:%S" if is_today else "%Y-%m-%d %H:%M:%S")
 
 
+def in_utc(moment: str, *, short: bool = False) -> str:
+    """An instant for people anywhere: `2026-01-31 14:05 UTC`, or without today's date if short."""
+    day = "" if short and moment[:10] == now()[:10] else f"{moment[:10]} "
+    return f"{day}{moment[11:16]} UTC"
+
+
 def end_of_day() -> str:
     """The next midnight in UTC."""
     return of(datetime.fromisoformat(f"{now()[:10]}T00:00:00Z") + timedelta(days=1))

@@ -29,7 +29,7 @@ READ_ONLY = "read_only"
 """An answer that only the rules give: approved, in a read-only sandbox."""
 
 NOBODY = "coterie"
-"""The author of a response that merely closes a question that nobody answered."""
+"""The author of a response that no person gave."""
 
 
 _YES = frozenset({APPROVE, APPROVE_FOR_TASK, APPROVE_BY_RULE, READ_ONLY})
@@ -115,12 +115,10 @@ class Interaction(WireText):
     @classmethod
     def _reads_earlier_releases(cls, given: object) -> object:
         """Convert a tool call recorded under `risk`, without its `effect`, to `about`."""
-        if not isinstance(given, Mapping):
+        fields = _fields_of(given)
+        risk = fields.get("risk") if fields else None
+        if fields is None or not isinstance(risk, Mapping):
             return given
-        fields = cast("Mapping[str, object]", given)
-        risk = fields.get("risk")
-        if not isinstance(risk, Mapping):
-            return fields
         known = dict(cast("Mapping[str, object]", risk))
         effect = "run" if known.get("command") else "other"
         return {**fields, "about": {"kind": "tool_permission", "effect": effect, **known}}
@@ -140,6 +138,11 @@ class Response(WireText):
     selected_option_id: str | None = None
     input_value: str | None = None
     comment: str | None = None
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person gave it; otherwise Coterie closed the question, or decided by a rule."""
+        return self.author_actor_id != NOBODY
 
     @property
     def approves(self) -> bool:

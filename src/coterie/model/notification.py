@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from coterie.model import instant
 from coterie.model.about import HumanTurn
 from coterie.model.incident import PendingNotification
 from coterie.model.instant import Instant
@@ -165,7 +166,6 @@ def of_limit(
     """The notification that a task is parked until a rate limit is over."""
     name, until = task.task_id, pending.limited_until
     title = _line(title_of(task.goal))
-    end = f"{until[:10]} {until[11:16]} UTC"
     return Notification(
         id=pending.incident,
         kind="task_limited",
@@ -174,7 +174,7 @@ def of_limit(
         task=name,
         workflow=task.workflow,
         title=title,
-        text=f"{name} waits for {member}'s rate limit until {end}: {title}",
+        text=f"{name} waits for {member}'s rate limit until {instant.in_utc(until)}: {title}",
         command=f"coterie resume -C {shlex.quote(project)} {name} --at-reset",
         limit=NotifiedLimit(member=member, until=until),
     )

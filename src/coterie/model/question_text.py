@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from coterie.model import about
+from coterie.model import about, instant
+from coterie.model.amount import format_amounts
 from coterie.model.interaction import ContentKind, Display
-from coterie.model.team import format_amounts
 from coterie.model.update import PendingCall
 
 MORE_EXAMPLES: Mapping[about.Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
@@ -142,8 +142,7 @@ def _derived(subject: about.About) -> Mapping[str, str]:
             return {"outcomes": "; ".join(checks)}
         case about.SilentMachine(since=since, tasks=tasks):
             count = f"{len(tasks)} tasks: " if len(tasks) > 1 else ""
-            heard = f"{since[:10]} {since[11:16]} UTC"
-            return {"heard": heard, "what": count + ", ".join(tasks)}
+            return {"heard": instant.in_utc(since), "what": count + ", ".join(tasks)}
         case _:
             return _derived_in_pipeline(subject)
 

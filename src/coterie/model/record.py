@@ -329,6 +329,8 @@ class Entry:
     record: Record
     seq: int = 0
     """Its number in the project: later entries of any task have higher numbers."""
+    payload: str = ""
+    """For a reply about tickets: the type of the payload that it was asked for."""
 
 
 @dataclass(frozen=True)

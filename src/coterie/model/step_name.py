@@ -22,11 +22,21 @@ _CHILD = ".child"
 _IN_PHASE = "phase/"
 _PERMISSION = re.compile(r"(?P<attempt>\d+)\.(?P<call>.+)@(?P<member>[^@]+)", re.S)
 _TICKET = re.compile(r"(?P<who>ticket|manager)/(?P<ticket>[^/]+)/(?:at/\d+/(?P<what>[^/]+))?")
-_TURN = re.compile(r"turn/(?P<turn>\d+)(?:/again/\d+)?")
 _CHECK = re.compile(r".*/check/\d+")
-_PHASE = re.compile(
-    r"phase/(?P<visit>\d+)/(?:(?P<kind>enter|override)|step/(?P<step>\w+)/(?P<number>\d+))"
-)
+_PHASE = re.compile(r"phase/\d+/(?:(?P<kind>enter|override)|step/(?P<step>\w+)/(?P<number>\d+))")
+_REPLY = re.compile(r"(?:(?:ticket|manager)/[^/]+/at/\d+/)?(?P<what>\w+)(?:/.*)?/said/\d+", re.S)
+_PAYLOADS = {
+    "clarify": "clarification",
+    "plan": "plan",
+    "replan": "plan",
+    "propose": "instruction_proposal",
+    "instruct": "instruction",
+    "unblock": "instruction",
+    "discuss": "report",
+    "work": "report",
+    "review": "review",
+}
+"""The type of payload that the turns of a session's steps are answered with."""
 _ASKS_ROLE = re.compile(r"phase/\d+/step/\w+/\d+(?:/again/\d+)?/ask/(?P<role>\w+)/")
 
 
@@ -41,8 +51,6 @@ class PermissionKey(NamedTuple):
 class PipelineStepName(NamedTuple):
     """The parts of a name in a pipeline's own record."""
 
-    visit: int
-    """The number of the phase visit, counted over all phases entered."""
     kind: str
     """`enter`: a phase was entered; `override`: of its gate; `step`: one of its steps."""
     step: str = ""
@@ -71,8 +79,6 @@ class StepName:
     """The topic of the member's thread, such as its ticket; empty for the conversation."""
     is_failed_ticket: bool = False
     """Whether it asks what to do about a ticket that failed."""
-    turn: int | None = None
-    """For a turn of a conversation: its number."""
     is_check: bool = False
     pipeline: PipelineStepName | None = None
     """Its place in a pipeline's own record, if any."""
@@ -81,6 +87,12 @@ class StepName:
     def is_own(self) -> bool:
         """Whether the workflow itself asks for it, and must do so again on replay."""
         return self.asked_in is None and self.changed is None
+
+    @property
+    def payload(self) -> str:
+        """For a turn about tickets: the type of the payload that it asks for; otherwise empty."""
+        reply = _REPLY.fullmatch(self.text)
+        return _PAYLOADS.get(reply["what"], "") if reply else ""
 
 
 @lru_cache(maxsize=4096)
@@ -96,13 +108,12 @@ def parse(text: str) -> StepName:
         return StepName(text, step, _subject(key), is_subtask, ticket=parse(step).ticket)
     if text.startswith(_IN_PHASE):
         return _of_pipeline(text)
-    about, turn = _TICKET.match(text), _TURN.fullmatch(text)
+    about = _TICKET.match(text)
     return StepName(
         text,
         ticket=about["ticket"] if about else None,
         topic=about["ticket"] if about and about["who"] == "ticket" else "",
         is_failed_ticket=bool(about and about["what"] == "failed"),
-        turn=int(turn["turn"]) if turn else None,
         is_check=_CHECK.fullmatch(text) is not None,
     )
 
@@ -112,7 +123,7 @@ def _of_pipeline(text: str) -> StepName:
     own = None
     if visit is not None:
         kind, number = visit["kind"] or "step", int(visit["number"] or 0)
-        own = PipelineStepName(int(visit["visit"]), kind, visit["step"] or "", number)
+        own = PipelineStepName(kind, visit["step"] or "", number)
     is_check = _CHECK.fullmatch(text) is not None
     return StepName(text, topic=role["role"] if role else "", is_check=is_check, pipeline=own)
 
@@ -160,6 +171,11 @@ def superseded(recorded: int) -> str:
 def turn(number: int, tries: int = 0) -> str:
     """A turn of a conversation; `tries` counts how often the user asked for it to be repeated."""
     return f"turn/{number}/again/{tries}" if tries else f"turn/{number}"
+
+
+def reply(step: str, tries: int) -> str:
+    """A turn that is answered with a value; `tries` counts the turns until it is."""
+    return f"{step}/said/{tries}"
 
 
 def failed_turn(number: int, tries: int) -> str:

@@ -32,18 +32,37 @@ class Caps(BaseModel, frozen=True, extra="ignore"):
     """When a run should end; stored with the task, so that `resume` keeps the caps."""
 
     max_turns: int | None = None
-    max_rounds: int | None = 1
+    max_rounds: int | None = Field(default_factory=lambda caps: _rounds(caps.get("max_turns")))
+    """Unless it is given, one round; none with a cap on turns."""
     yes: bool = False
     """Whether plans are approved without asking; never applies to tools."""
     floor: Floor = "end"
     """When the rounds are over: ask the human for the next message, or end."""
 
     @classmethod
-    def of(cls, team: Team, *, yes: bool = False, floor: Floor = "end") -> Self:
-        """The caps of a team's chat: without a fixed order of speakers there are no rounds, and it
-        ends when nobody names a next speaker."""
-        rounds = 1 if team.routing == "round_robin" else None
-        return cls(max_rounds=rounds, yes=yes, floor=floor)
+    def of(
+        cls,
+        team: Team,
+        *,
+        max_turns: int | None = None,
+        max_rounds: int | None = None,
+        yes: bool = False,
+        floor: Floor = "end",
+    ) -> Self:
+        """The caps of a team's chat; None: not given."""
+        given = {} if max_rounds is None else {"max_rounds": max_rounds}
+        return cls(max_turns=max_turns, yes=yes, floor=floor, **given).in_team(team)
+
+    def in_team(self, team: Team) -> Self:
+        """The same for a team: without a fixed order of speakers there are no rounds unless they
+        are given, and a chat ends when nobody names a next speaker."""
+        if team.routing == "round_robin" or "max_rounds" in self.model_fields_set:
+            return self
+        return self.model_copy(update={"max_rounds": None})
+
+
+def _rounds(max_turns: int | None) -> int | None:
+    return 1 if max_turns is None else None
 
 
 _LETTERS = "abcdefghjkmnprstuvwxyz"
@@ -160,12 +179,13 @@ class TaskCreated(_Event):
 _TITLE = 80
 
 
-def title_of(goal: str) -> str:
-    """The task's one-line title: the first non-blank line of its goal, shortened."""
+def title_of(goal: str, most: int = _TITLE) -> str:
+    """The task's one-line title: the first non-blank line of its goal, of at most so many
+    characters."""
     for line in goal.splitlines():
         words = line.strip()
         if words:
-            return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
+            return words if len(words) <= most else words[: most - 1] + "…"
     return ""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, cast
 
@@ -17,30 +16,9 @@ from pydantic import BeforeValidator, Field
 
 from coterie.errors import NotFound, UsageError
 from coterie.model.about import Measure, Wire
+from coterie.model.amount import amount
 from coterie.model.update import Usage
 from coterie.model.visible import folded
-
-MORE = r"\s*(stop|\+?\s*\$?\d+(\.\d+)?\s*[kKmM]?)\s*"
-"""The answers accepted when a budget is used up: how much more, or stop."""
-
-AMOUNT = r"^[0-9]+(\.[0-9]+)?[kKmM]?$"
-"""A number of tokens as people write it: 500k, 1.5M."""
-
-_MOST = 1e15
-"""The most that one answer grants: nobody uses more, and an infinite amount cannot be added up."""
-_FACTORS = {"": 1.0, "k": 1e3, "m": 1e6}
-
-
-def amount(text: str) -> int:
-    """Parse an amount such as `500k` or `1.5M`.  Raises ValueError if the text is not one."""
-    if re.fullmatch(AMOUNT, text) is None or _number(text) == inf:
-        raise ValueError(f"{text!r} is not an amount")
-    return round(_number(text))
-
-
-def _number(text: str) -> float:
-    letter = text[-1].lower() if text[-1] in "kKmM" else ""
-    return float(text[: len(text) - len(letter)]) * _FACTORS[letter]
 
 
 def _written(value: object) -> object:
@@ -124,28 +102,6 @@ def reports_measure(usage: Usage | None, measure: Measure) -> bool:
     return known is not None
 
 
-def parse_increase(answer: str) -> float | None:
-    """How much more an answer grants (`+200k`, `0.50`); None for stop."""
-    text = re.sub(r"[\s+$]", "", answer).lower()
-    if text == "stop":
-        return None
-    return min(_number(text), _MOST)
-
-
-def format_amounts(measure: Measure, *amounts: float) -> str:
-    """Amounts as people read them: `500k tokens`, `12 of 20 turns`, `$1.90 of $3.70`."""
-    text = " of ".join(_figure(measure, amount) for amount in amounts)
-    return text if measure == "usd" else f"{text} {measure}"
-
-
-def _figure(measure: Measure, amount: float) -> str:
-    if measure == "usd":
-        return f"${amount:.2f}"
-    if measure == "turns" or amount < 1000:
-        return f"{amount:.0f}"
-    return f"{amount / 1000:.4g}k"
-
-
 MemberType = Literal["ai", "human"]
 Mode = Literal["read", "ask", "accept-edits", "full"]
 Work = Literal["link", "worktree"]
@@ -162,7 +118,8 @@ _HANDING_ON: Mapping[Routing, str] = {
     "the person's turn.",
 }
 
-OUR_WORKFLOWS = ("chat", "tickets", "solo", "pipeline")
+CHAT, TICKETS, SOLO, PIPELINE = "chat", "tickets", "solo", "pipeline"
+OUR_WORKFLOWS = (CHAT, TICKETS, SOLO, PIPELINE)
 """The workflows that ship with Coterie."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
@@ -201,9 +158,18 @@ INSTANCE = "#"
 """Separates a member's id from the number of one of its concurrent instances."""
 
 
+YOU = "you"
+"""The person at the terminal, in a team without a human member."""
+
+
 def base_of(seat: str) -> str:
     """The id of the member behind a seat: `wren` for `wren#2`."""
     return seat.partition(INSTANCE)[0]
+
+
+def is_seat_of(name: str, seat: str) -> bool:
+    """Whether a seat is the one of this name, or one of the member of this name."""
+    return name in (seat, base_of(seat))
 
 
 def safe_seat(seat: str) -> bool:
@@ -287,7 +253,7 @@ class Team(Wire):
     """Members and how they work together."""
 
     name: str
-    workflow: str = "chat"
+    workflow: str = CHAT
     routing: Routing = "round_robin"
     members: tuple[Member, ...]
     team_instruction: str | None = None
@@ -314,6 +280,17 @@ class Team(Wire):
     def ai_members(self) -> tuple[Member, ...]:
         """The members with an agent, in order."""
         return tuple(member for member in self.in_order if member.type == "ai")
+
+    @property
+    def people(self) -> tuple[Member, ...]:
+        """Who has the floor when a person has it: the humans in order, else the user."""
+        humans = tuple(member for member in self.in_order if member.type == "human")
+        return humans or (Member(id=YOU, name=YOU, display_name="You", type="human"),)
+
+    def is_person(self, author: str) -> bool:
+        """Whether the author of a message is a person: anybody who is not an AI member."""
+        member = self.get(base_of(author))
+        return member is None or member.type == "human"
 
     @property
     def manager(self) -> Member:

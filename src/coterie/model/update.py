@@ -29,6 +29,14 @@ REHEARSAL_USAGE = Usage(source="rehearsal")
 """The cost of a rehearsed turn: nothing, whatever its agent reports."""
 
 
+def token_count(count: float) -> str:
+    """`940`, `8.2k`, `402k`, `1.25M`."""
+    if count < 999.5:
+        return f"{count:.0f}"
+    scaled, unit = (count / 1e3, "k") if count < 999_500 else (count / 1e6, "M")
+    return f"{scaled:.3g}{unit}" if scaled < 999.5 else f"{scaled:.0f}{unit}"
+
+
 def sum_of(costs: Iterable[Usage]) -> Usage | None:
     """The sum of several costs; a figure that none of them reports stays unknown."""
     known = list(costs)

@@ -18,6 +18,17 @@ def shown(path: Path) -> str:
     return str(path)
 
 
+def branch_of(session: str, name: str) -> str:
+    """A branch of a session: of a ticket, of its approved work, or of a build's change."""
+    return f"coterie/{session}/{name}"
+
+
+def dropped_ref(session: str, number: int | str = "") -> str:
+    """The ref of a build's work that was reverted before it was accepted, by the number of the
+    revert; without it, what such refs begin with."""
+    return f"refs/coterie/dropped/{session}/{number}"
+
+
 TEAM_INSTRUCTION = "team_instruction.md"
 """The file with the team's instruction, next to the members' folders."""
 SHARED_ASSETS = "_shared_assets"

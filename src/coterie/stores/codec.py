@@ -28,7 +28,7 @@ from pydantic_core import PydanticSerializationError
 from coterie.model import journal
 from coterie.model.conversation import Message
 from coterie.model.incident import PendingNotification
-from coterie.model.interaction import NOBODY, Question
+from coterie.model.interaction import Question
 from coterie.model.task import (
     EVENT,
     Event,
@@ -291,7 +291,7 @@ def task_row(event: TaskCreated) -> tuple[Value, ...]:
 
 def question_state(event: UserInteractionResponded) -> str:
     """Return the state of an answered question: an answer by nobody only closes it."""
-    return "closed" if event.response.author_actor_id == NOBODY else "answered"
+    return "answered" if event.response.by_person else "closed"
 
 
 # -- the head of a database, as recorded outside it ----------------------------------------------

@@ -7,8 +7,9 @@ through `Storage.commit` and `Storage.post`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from coterie.model import instant, journal
 from coterie.model.conversation import Message
@@ -29,13 +30,46 @@ from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.model.update import Usage
 from coterie.stores import codec
 from coterie.stores.codec import Row
-from coterie.stores.statements import Reading, Statements
+from coterie.stores.statements import After, Reading, Statements
 from coterie.stores.timeline import TimelineRows
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
 
 T = TypeVar("T")
+
+
+class SubmittedJob(Protocol):
+    """What a writer has done; without a future its caller does not wait for it."""
+
+    future: asyncio.Future[Any] | None
+    after: After
+    result: Any
+    error: Exception | None
+
+
+def settle(
+    loop: asyncio.AbstractEventLoop, jobs: Iterable[SubmittedJob], failure: Exception | None
+) -> bool:
+    """Tell the callers of jobs how they ended; returns whether one of them learned of `failure`."""
+    reported = False
+    for job in jobs:
+        if job.error is None and job.after is not None:
+            try:
+                job.after()
+            except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
+                loop.call_exception_handler(
+                    {"message": "A commit callback failed", "exception": error}
+                )
+        future = job.future
+        if future is None or future.done():
+            continue
+        if job.error is None:
+            future.set_result(job.result)
+        else:
+            reported = reported or job.error is failure
+            future.set_exception(job.error)
+    return reported
 
 
 class RowStore:

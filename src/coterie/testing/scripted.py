@@ -19,7 +19,7 @@ from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.errors import AgentMissing
 from coterie.model import instant
-from coterie.model.conversation import YOU, Limits, Prompt, opening_message
+from coterie.model.conversation import Limits, Prompt, opening_message
 from coterie.model.interaction import Response
 from coterie.model.journal import ChildLease, Fence
 from coterie.model.record import MessageRecord, Record, ResultRecord
@@ -211,7 +211,7 @@ class ScriptedProject:
     async def start(
         self, team: Team, goal: str = "hello", caps: Caps | None = None, workflow: str = "chat"
     ) -> None:
-        author = next((m.id for m in team.in_order if m.type == "human"), YOU)
+        author = team.people[0].id
         created = TaskCreated(
             task_id=TASK,
             at=instant.now(),

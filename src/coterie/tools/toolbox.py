@@ -303,11 +303,12 @@ class Excerpt:
         return f"{visible(head)}\n… {self.left_out:,} bytes left out …\n{readable(end)}"
 
 
-def truncated(text: str, most: int = MAX_OUTPUT_CHARS) -> str:
+def truncated(text: str) -> str:
     """Cut off a text that is too long, noting how much is missing."""
-    if len(text) <= most:
+    if len(text) <= MAX_OUTPUT_CHARS:
         return text
-    return f"{text[:most]}\n… {len(text) - most:,} characters left out …"
+    left_out = len(text) - MAX_OUTPUT_CHARS
+    return f"{text[:MAX_OUTPUT_CHARS]}\n… {left_out:,} characters left out …"
 
 
 def readable(data: bytes) -> str:

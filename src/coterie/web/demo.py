@@ -10,6 +10,7 @@ from pathlib import Path
 
 from coterie.app.demo import DemoProject
 from coterie.errors import CoterieError
+from coterie.model.team import TICKETS
 from coterie.web.hub import Hub, open_hub, project_id
 
 
@@ -30,7 +31,7 @@ class DemoHub(Hub):
         """Create the task; return the path of the screen that shows it."""
         (name,) = await self.projects()
         self._task = await (await self.project(name)).create(self.demo.start)
-        screen = "/tickets" if self.demo.start.workflow == "tickets" else ""
+        screen = "/tickets" if self.demo.start.workflow == TICKETS else ""
         return f"/p/{name}/t/{self._task}{screen}"
 
     @contextmanager

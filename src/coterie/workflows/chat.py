@@ -16,7 +16,6 @@ from coterie.model import step_name
 from coterie.model.about import FailedTurn
 from coterie.model.conversation import (
     MAX_UNCAPPED_TURNS,
-    YOU,
     Message,
     Rounds,
     mentioned,
@@ -25,7 +24,7 @@ from coterie.model.conversation import (
 )
 from coterie.model.interaction import Answer, Ask, Option
 from coterie.model.task import BY_PERSON, Ended, Stopped, TaskCreated
-from coterie.model.team import Member, Team
+from coterie.model.team import CHAT, SOLO, Member, Team
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 
@@ -35,7 +34,7 @@ STOP = Option(id="stop", label="stop for now", style="danger")
 class Chat:
     """A conversation between the members of a team."""
 
-    name = "chat"
+    name = CHAT
     version = 3
     """Since 2, an interrupted turn gives the floor to the human in every chat; since 3, a skipped
     turn is over even if its member was named."""
@@ -80,7 +79,7 @@ class _Conversation:
 
     def _ended(self) -> Ended | None:
         newest = self._newest
-        if newest is not None and newest.done and self._is_human(newest.member):
+        if newest is not None and newest.done and self._team.is_person(newest.member):
             return self._end(BY_PERSON)
         if self._caps.max_turns is not None and self._turns >= self._caps.max_turns:
             return self._end("max_turns")
@@ -90,7 +89,7 @@ class _Conversation:
         newest = self._newest
         # Only a finished turn passes the floor on; a human who interrupts one decides what follows.
         if newest is None or (newest.cut and self._waits_after_cut):
-            return _human(self._team)
+            return self._team.people[0]
         member = self._following(newest)
         reason: str | None = "nobody_named"
         if member is not None:
@@ -98,9 +97,9 @@ class _Conversation:
             if reason is None:
                 return member
         if self._caps.floor == "ask":
-            return _human(self._team)
+            return self._team.people[0]
         # A round in which everybody was skipped is over, too.
-        return self._end("skipped" if self._is_human(newest.member) else reason)
+        return self._end("skipped" if self._team.is_person(newest.member) else reason)
 
     def _following(self, newest: Message) -> Member | None:
         """Return who speaks next by the team's routing; None gives the floor to the human."""
@@ -109,7 +108,7 @@ class _Conversation:
             return named or next_in_order(self._order, self._last_member)
         if self._team.routing == "mention":
             named = self._mentioned[0] if self._mentioned else None
-        if named is None and self._is_human(newest.member) and not self._is_skipped:
+        if named is None and self._team.is_person(newest.member) and not self._is_skipped:
             return self._spoken_with()
         return named
 
@@ -125,10 +124,6 @@ class _Conversation:
         if caps.max_turns is None and rounds.turns >= MAX_UNCAPPED_TURNS:
             return "runaway"
         return None
-
-    def _is_human(self, member_id: str) -> bool:
-        member = self._team.get(member_id)
-        return member is None or member.type == "human"
 
     def _end(self, reason: str) -> Ended:
         return Ended(reason, summary_of(self._newest.text) if self._newest else "")
@@ -146,7 +141,7 @@ class _Conversation:
             return
         now = mentioned(self._team, message)
         # A message by a human starts over: earlier mentions between members are dropped.
-        before = [] if self._is_human(message.member) else self._mentioned
+        before = [] if self._team.is_person(message.member) else self._mentioned
         earlier = [one for one in before if one not in now and one.id != message.member]
         self._mentioned = [*now, *earlier]
 
@@ -171,7 +166,7 @@ class _Conversation:
 class Solo:
     """One member does the job; it may hand parts of it to the others."""
 
-    name = "solo"
+    name = SOLO
     version = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
@@ -186,7 +181,7 @@ class Solo:
             word = messages[-1] if messages else None
             if word is None and reply.cut:
                 number += 1
-                word = await _reply(context, number, _human(task.team))
+                word = await _reply(context, number, task.team.people[0])
             summary = summary_of(reply.text)
             if word is None:
                 return Ended("done", summary)
@@ -202,12 +197,6 @@ def first_ai(team: Team) -> Member:
     if not team.ai_members:
         raise UsageError(f"Team {team.name} has no member with an agent.", "coterie team add")
     return team.ai_members[0]
-
-
-def _human(team: Team) -> Member:
-    """Return who gets the floor: the team's human, else the person at the terminal."""
-    humans = [member for member in team.in_order if member.type == "human"]
-    return humans[0] if humans else Member(id=YOU, name=YOU, display_name="You", type="human")
 
 
 async def _reply(context: Context, number: int, member: Member) -> Message | None:

@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
+from coterie.model import step_name
 from coterie.model.conversation import Brief
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
@@ -74,7 +75,8 @@ class StructuredTurns:
             intent = [name, tries, [asked.kind]]
             brief = Brief(prompt, intent, schema_of(asked.wanted), asked.tries, asked.topic)
             self.taken: int = self.taken + 1
-            reply = await self._context.turn(f"{name}/said/{tries}", member, self.taken, brief)
+            step = step_name.reply(name, tries)
+            reply = await self._context.turn(step, member, self.taken, brief)
             if isinstance(reply, TurnFailed):
                 return reply
             if reply.cut:

@@ -33,12 +33,6 @@ def sent_ref(session: str, name: str, token: int, commit: str) -> str:
     return f"{REFS}/{session}/{name}/{token}/{commit}"
 
 
-def sent_by(session: str, refs: Mapping[str, str]) -> Mapping[str, str]:
-    """Select the remote refs that are branches of a session."""
-    below = f"{REFS}/{session}/"
-    return {ref: commit for ref, commit in refs.items() if ref.startswith(below)}
-
-
 def push_new(git: Git, remote: GitRemote, ref: str, commit: str) -> None:
     """Create a ref on the remote; do nothing if it is that commit already.
 

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, NotAccepted, UsageError
 from coterie.model.artifact import FileOperation
+from coterie.model.workspace import dropped_ref
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat, repository_of
 from coterie.workspace.leftovers import SessionLeftovers
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 from coterie.workspace.worktree import HEADS, Worktree
 
-_DROPPED = "refs/coterie/dropped"
 _ONTO = "refs/coterie/onto"
 """Prefix of refs to the commit of the user's branch that the work was last moved onto."""
 _SHORT = 7
@@ -39,12 +39,6 @@ class ChangedFile(FileDiffStat):
     """Its path in the repository."""
 
 
-def dropped_ref(session: str, number: int | None = None) -> str:
-    """Return the ref under which the work of a session is kept that was reverted for the given
-    time; without a number, what all of them begin with."""
-    return f"{_DROPPED}/{session}/" + ("" if number is None else str(number))
-
-
 def reverts_of(root: Path, session: str) -> int:
     """Return how often the work of a session was reverted before it was accepted."""
     git = repository_of(root)
@@ -54,7 +48,7 @@ def reverts_of(root: Path, session: str) -> int:
     return len(listed.split())
 
 
-def branch_name(reverts: int) -> str:
+def work_name(reverts: int) -> str:
     """Return the name of the work's branch after this many reverts."""
     return f"work-{reverts + 1}" if reverts else "work"
 
@@ -74,7 +68,7 @@ def starting_commit(root: Path, session: str = "", base: str | None = None) -> s
 def open_work(root: Path, session: str, base: str, reverts: int | None = None) -> PipelineWork:
     """Open the work of a session, which started from this commit, since the last revert."""
     number = reverts_of(root, session) if reverts is None else reverts
-    worktrees = open_ticket_worktrees(root, session, base, branch_name(number))
+    worktrees = open_ticket_worktrees(root, session, base, work_name(number))
     assert worktrees is not None, "it began at a commit"
     return PipelineWork(worktrees).current()
 

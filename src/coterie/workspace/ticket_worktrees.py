@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coterie.errors import GitFailed, NotOurs, UsageError
+from coterie.model.workspace import branch_of
 from coterie.workspace.beneath import real_folder
 from coterie.workspace.git import CHECKOUT_TIMEOUT, Git, locked, repository_of
 from coterie.workspace.own_worktree import own_worktree
@@ -54,14 +55,15 @@ class TicketWorktrees(SessionScoped):
     @property
     def branch(self) -> str:
         """The branch of approved work."""
-        return self._branch(self.approved)
+        return self.branch_of(self.approved)
 
     def ref_of(self, name: str) -> str:
         """Return the ref of a branch of the session."""
-        return f"{HEADS}{self._branch(name)}"
+        return f"{HEADS}{self.branch_of(name)}"
 
-    def _branch(self, name: str) -> str:
-        return f"coterie/{self.session}/{name}"
+    def branch_of(self, name: str) -> str:
+        """Return the name of a branch of the session."""
+        return branch_of(self.session, name)
 
     def head(self) -> str:
         """Return the newest approved commit."""
@@ -247,7 +249,7 @@ class TicketWorktrees(SessionScoped):
     def _tip(self, ticket: str) -> str:
         tip = self.git.commit(self.ref_of(ticket))
         if tip is None:
-            raise GitFailed("rev-parse", str(self.folder), f"no branch {self._branch(ticket)}")
+            raise GitFailed("rev-parse", str(self.folder), f"no branch {self.branch_of(ticket)}")
         return tip
 
     def _worktree(self, name: str, at: str) -> Path:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from coterie.app.dry_run import PIPELINE, DryRun
+from coterie.app.dry_run import DryRun
 from coterie.app.run import StartRequest
 from coterie.cli.dry_run import show
 from coterie.cli.main import Call
 from coterie.model.task import Caps
-from coterie.model.team import Member, Team
+from coterie.model.team import PIPELINE, Member, Team
 from coterie.model.ticket import SchedulerConfig
 
 TEAM = Team(name="pair", members=(Member(id="ada", name="ada", display_name="Ada"),))

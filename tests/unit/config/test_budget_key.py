@@ -15,7 +15,8 @@ from coterie.config.registry_edit import define_agent
 from coterie.config.team_edit import full_form
 from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.errors import ConfigError
-from coterie.model.team import Allowance, Budget, amount, format_amounts, parse_increase
+from coterie.model.amount import amount, format_amounts, parse_increase
+from coterie.model.team import Allowance, Budget
 
 CLAUDE = define_agent(KNOWN_AGENTS, "claude", {"command": "claude"})
 READING = ReadContext(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
@@ -107,10 +108,12 @@ def test_no_answer_grants_an_infinite_amount(answer: str) -> None:
 def test_amounts_as_people_read_them() -> None:
     assert [
         format_amounts("tokens", 214_000, 500_000),
+        format_amounts("tokens", 12_345_678, 12_500_000.0),
         format_amounts("usd", 1.9, 5),
         format_amounts("turns", 3),
     ] == [
         "214k of 500k tokens",
+        "12.3M of 12.5M tokens",
         "$1.90 of $5.00",
         "3 turns",
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.errors import NotFound
-from coterie.model.team import Member, Team, breaks_isolation, safe_name
+from coterie.model.team import YOU, Member, Team, breaks_isolation, is_seat_of, safe_name
 
 ANN = Member(id="ann", name="first", display_name="Zoe", order=2, agent="x")
 BOB = Member(id="bob", name="ann2", display_name="Ann Two", order=1, type="human")
@@ -41,6 +41,26 @@ def test_an_id_counts_before_a_name_and_a_name_before_a_display_name() -> None:
 def test_in_order() -> None:
     assert TEAM.in_order == (BOB, ANN)
     assert TEAM.ai_members == (ANN,)
+
+
+@pytest.mark.parametrize(
+    ("author", "is_person"),
+    [("bob", True), (YOU, True), ("somebody", True), ("ann", False), ("ann#2", False)],
+)
+def test_whoever_is_not_an_ai_member_speaks_as_a_person(author: str, *, is_person: bool) -> None:
+    assert TEAM.is_person(author) is is_person
+
+
+def test_the_humans_have_the_floor_else_the_user() -> None:
+    assert TEAM.people == (BOB,)
+    (user,) = TEAM.model_copy(update={"members": (ANN,)}).people
+    assert (user.id, user.type) == (YOU, "human")
+
+
+def test_the_seats_of_a_member_are_itself_and_its_instances() -> None:
+    seats = ("wren", "wren#2", "wren2", "finn")
+    assert [seat for seat in seats if is_seat_of("wren", seat)] == ["wren", "wren#2"]
+    assert [seat for seat in seats if is_seat_of("wren#2", seat)] == ["wren#2"]
 
 
 def test_a_member_by_its_id_alone() -> None:

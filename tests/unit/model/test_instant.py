@@ -63,3 +63,10 @@ def test_people_read_local_times(monkeypatch: pytest.MonkeyPatch) -> None:
     time.tzset()
     assert there == "2026-02-01 13:30:05"
     assert today == "09:05:07"
+
+
+def test_a_time_for_people_anywhere_names_its_zone_and_may_omit_todays_date() -> None:
+    assert instant.in_utc("2026-01-31T23:30:05.000Z") == "2026-01-31 23:30 UTC"
+    assert instant.in_utc("2026-01-31T23:30:05.000Z", short=True) == "2026-01-31 23:30 UTC"
+    now = instant.now()
+    assert instant.in_utc(now, short=True) in (f"{now[11:16]} UTC", instant.in_utc(now))

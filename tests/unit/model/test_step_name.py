@@ -27,12 +27,10 @@ def test_the_budget_of_a_ticket_is_asked_about_there() -> None:
 
 
 def test_turns() -> None:
-    assert [parse(step_name.turn(4, tries)).turn for tries in (0, 1, 2)] == [4, 4, 4]
     assert [parse(step_name.turn(4, tries)).text for tries in (0, 2)] == [
         "turn/4",
         "turn/4/again/2",
     ]
-    assert parse(step_name.failed_turn(4, 1)).turn is None
 
 
 def test_tickets() -> None:

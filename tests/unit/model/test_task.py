@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from coterie.model.interaction import Display, Interaction, Response
 from coterie.model.task import (
     ENDED,
     EVENT,
+    Caps,
     Event,
     IllegalEvent,
     TaskCanceled,
@@ -126,3 +129,29 @@ def test_what_an_id_says_about_a_task(task_id: str, lease: str, session: str) ->
     assert is_below(f"{task_id}.1", task_id)
     assert not is_below(task_id, task_id)
     assert not is_below(f"{task_id}1", task_id)
+
+
+@pytest.mark.parametrize(
+    ("given", "by_turns", "by_mention"),
+    [
+        ({}, 1, None),
+        ({"yes": True, "floor": "ask"}, 1, None),
+        ({"max_turns": 6}, None, None),
+        ({"max_rounds": 2}, 2, 2),
+        ({"max_rounds": 1}, 1, 1),
+        ({"max_turns": 6, "max_rounds": 2}, 2, 2),
+    ],
+)
+def test_a_chat_has_one_round_unless_turns_are_capped_or_nobody_has_a_fixed_place(
+    given: dict[str, Any], by_turns: int | None, by_mention: int | None
+) -> None:
+    free = TEAM.model_copy(update={"routing": "mention"})
+    for team, rounds in ((TEAM, by_turns), (free, by_mention)):
+        caps = Caps(**given).in_team(team)
+        assert Caps.of(team, **given) == caps == Caps(**{**given, "max_rounds": rounds})
+        stored = Caps.model_validate_json(caps.model_dump_json())
+        assert stored == stored.in_team(free) == caps
+
+
+def test_no_cap_at_all_stays_none() -> None:
+    assert Caps(max_rounds=None).in_team(TEAM).max_rounds is None

@@ -80,6 +80,7 @@ def test_a_body_from_before_a_field_was_there_has_its_default() -> None:
 )
 def test_title(goal: str, title: str) -> None:
     assert title_of(goal) == title
+    assert title_of(goal, 4) == (title if len(title) <= 4 else f"{title[:3]}…")
 
 
 @given(texts)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.tools.toolbox import Excerpt, readable, truncated
+from coterie.tools.toolbox import MAX_OUTPUT_CHARS, Excerpt, readable, truncated
 
 
 def taken(chunks: list[bytes], head: int = 8, tail: int = 4) -> Excerpt:
@@ -54,5 +54,6 @@ def test_a_flood_is_counted_and_not_kept() -> None:
 
 
 def test_a_text_is_cut_at_its_end() -> None:
-    assert truncated("abcdef", 6) == "abcdef"
-    assert truncated("abcdef", 2) == "ab\n… 4 characters left out …"
+    whole = "x" * MAX_OUTPUT_CHARS
+    assert truncated(whole) == whole
+    assert truncated(f"{whole}1234") == f"{whole}\n… 4 characters left out …"

@@ -17,7 +17,7 @@ from coterie.agents.program import ProcessChannel, ProgramAdapter
 from coterie.agents.team_tools.listening import ToolRequest, ToolSocket, call_in
 from coterie.agents.team_tools.serving import Serving
 from coterie.model.conversation import Prompt
-from coterie.model.interaction import APPROVE, NOBODY, Response
+from coterie.model.interaction import APPROVE, Response
 from coterie.model.team import Member
 from coterie.model.update import Activity, Asked, TurnFailed, TurnInterrupted, Update
 from coterie.model.workspace import Workspace
@@ -95,7 +95,7 @@ class AcpChannel(ProcessChannel):
         if approved:
             return
         self._turn.reject(permission.call, response.comment or "")
-        if response.comment and response.author_actor_id == NOBODY:
+        if response.comment and not response.by_person:
             # The protocol's answer has no field for a comment; a person's comment reaches the
             # agent another way.
             about = permission.call.title or permission.call.name

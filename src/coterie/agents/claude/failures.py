@@ -9,6 +9,7 @@ from coterie.agents import failures
 from coterie.agents.failures import LIMIT, FailureCase
 from coterie.agents.fields import limit_ends_at, number, strings, text
 from coterie.agents.process import Object
+from coterie.model import instant
 from coterie.model.update import TurnFailed
 
 SIGN_IN = "claude auth login"
@@ -81,5 +82,5 @@ def failure_of(
     """Return a failure of this kind, with Claude's status and words."""
     until = until if case is LIMIT else None
     code = f" ({status})" if status else ""
-    when = f" until {until[:10]} {until[11:16]} UTC" if until else ""
+    when = f" until {instant.in_utc(until)}" if until else ""
     return case.failure("claude", words, more=code + when, until=until)

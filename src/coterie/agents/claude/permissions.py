@@ -23,7 +23,7 @@ from coterie.agents.process import Object
 from coterie.agents.questions import answer_text, choices_of, information, permission
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.flags import words
-from coterie.model.interaction import NOBODY, Display, Response
+from coterie.model.interaction import Display, Response
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall
 from coterie.model.visible import patch_name
@@ -239,7 +239,7 @@ class ClaudeQuestions:
 
 def _denied(response: Response) -> Object:
     """Return a denial, with what Claude's model is told about it."""
-    no = "Permission was denied" if response.author_actor_id == NOBODY else "The user said no"
+    no = "The user said no" if response.by_person else "Permission was denied"
     message = f"{no}: {response.comment}" if response.comment else f"{no}."
     if response.selected_option_id is None and response.input_value is None:
         message = "Nobody answered, so permission was denied."

@@ -14,7 +14,7 @@ from coterie.cli.card import LiveCard
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import clip, one_line, state_of
 from coterie.errors import AnswerRefused, CoterieError
-from coterie.model.conversation import YOU, is_end
+from coterie.model.conversation import is_end
 from coterie.model.interaction import (
     APPROVE_BY_RULE,
     Interaction,
@@ -24,6 +24,7 @@ from coterie.model.interaction import (
 )
 from coterie.model.record import MessageRecord, TaskRecord
 from coterie.model.task import running_task
+from coterie.model.team import YOU
 
 if TYPE_CHECKING:
     from coterie.app.project import App

@@ -12,8 +12,8 @@ from coterie.cli.phase_graph import drawn
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import HELP, WORK_COMMANDS, ChatStatus, work_keys
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
+from coterie.model.team import YOU
 
 if TYPE_CHECKING:
     from coterie.app.project import App

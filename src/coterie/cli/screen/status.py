@@ -18,10 +18,8 @@ from coterie.cli.text import (
     clocked,
     ends,
     one_line,
-    token_count,
 )
 from coterie.model import instant
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
     DeltaRecord,
@@ -33,7 +31,8 @@ from coterie.model.record import (
     Record,
     ToolCallRecord,
 )
-from coterie.model.team import Team
+from coterie.model.team import YOU, Team
+from coterie.model.update import token_count
 
 COMMANDS: Mapping[str, str] = {
     "/help": "this",
@@ -181,9 +180,8 @@ class ChatStatus:
             self._limit: int = self._limit + granted_tokens(question, answer)
 
     def is_person(self, name: str) -> bool:
-        """Whether a name stands for a human."""
-        member = self._team.get(name)
-        return name == YOU if member is None else member.type == "human"
+        """Whether it is a person who is asked or at work under this name, no agent or Coterie."""
+        return any(name == one.id for one in self._team.people)
 
     @property
     def questions(self) -> list[tuple[InteractionRecord, float]]:

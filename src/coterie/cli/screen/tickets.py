@@ -18,11 +18,10 @@ from coterie.cli.text import NO_COLOUR, Paint, cells, clip, duration, ends, one_
 from coterie.cli.ticket_events import TicketEvents
 from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows_of, table, thousands
-from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction, in_short
 from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
 from coterie.model.task import running_task, ticket_task
-from coterie.model.team import Team
+from coterie.model.team import YOU, Team
 from coterie.model.ticket import Ticket, TicketView, named_ticket
 
 if TYPE_CHECKING:

@@ -33,6 +33,7 @@ from coterie.stores.postgres.sql_text import encoded, statement
 from coterie.stores.postgres.store_url import StoreUrl
 from coterie.stores.postgres.submission import Submission, writes_in
 from coterie.stores.statements import Reading, T
+from coterie.stores.storage import settle
 
 POST_DELAY = 0.005
 """How long a posted write waits for a commit that it can join, in seconds."""
@@ -275,24 +276,8 @@ class PostgresWriter:
         self._settle([job])
 
     def _settle(self, jobs: Sequence[Submission]) -> None:
-        for job in jobs:
-            future = job.future
-            if job.error is None and job.after is not None:
-                self._call(job.after)
-            if future is None or future.done():
-                continue
-            if job.error is None:
-                future.set_result(job.result)
-            else:
-                self._reported = self._reported or job.error is self.failure
-                future.set_exception(job.error)
-
-    def _call(self, after: Callable[[], None]) -> None:
-        try:
-            after()
-        except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
-            context = {"message": "A commit callback failed", "exception": error}
-            self._loop.call_exception_handler(context)
+        reported = settle(self._loop, jobs, self.failure)
+        self._reported = self._reported or reported
 
     # -- connecting ----------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from coterie.model.journal import Fence, Write
 from coterie.stores.codec import Row
 from coterie.stores.sqlite.transactions import SQL, Job, Transactions, Work, Writes, execute, select
 from coterie.stores.statements import After, Query, Reading, T
+from coterie.stores.storage import settle
 
 POST_DELAY = 0.005
 """How long a posted write waits for a commit that it can join, in seconds."""
@@ -188,25 +189,8 @@ class Writer:
         self._settle(jobs)
 
     def _settle(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            future = job.future
-            if job.error is None and job.after is not None:
-                self._call(job.after)
-            if future is None or future.done():
-                continue
-            if job.error is None:
-                future.set_result(job.result)
-            else:
-                self._reported = self._reported or job.error is self._failure
-                future.set_exception(job.error)
-
-    def _call(self, after: Callable[[], None]) -> None:
-        try:
-            after()
-        except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
-            self._loop.call_exception_handler(
-                {"message": "A commit callback failed", "exception": error}
-            )
+        reported = settle(self._loop, jobs, self._failure)
+        self._reported = self._reported or reported
 
     # -- on the thread -------------------------------------------------------------------------
 

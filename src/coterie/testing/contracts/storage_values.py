@@ -214,7 +214,7 @@ def _fields(kind: type[object]) -> Iterator[tuple[str, Any, object]]:
         hint: Any = field.annotation
         if field.metadata:
             hint = Annotated[(hint, *field.metadata)]
-        yield name, hint, field.get_default(call_default_factory=True)
+        yield name, hint, field.get_default(call_default_factory=True, validated_data={})
 
 
 def _choices(hint: Any, name: str, default: object) -> list[Any]:

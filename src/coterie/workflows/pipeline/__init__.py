@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from coterie.errors import UsageError
 from coterie.model.task import Ended, TaskCreated
-from coterie.model.team import Team
+from coterie.model.team import PIPELINE, Team
 from coterie.ports import Context
 
 
 class Pipeline:
     """Turns a goal into one commit, phase by phase, each with its gate."""
 
-    name: str = "pipeline"
+    name: str = PIPELINE
     version: int = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:

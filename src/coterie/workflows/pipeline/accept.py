@@ -10,6 +10,7 @@ from coterie.model.about import ChangeAcceptance
 from coterie.model.code_change import CodePatch
 from coterie.model.interaction import Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
+from coterie.model.task import title_of
 from coterie.model.test_files import is_test
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.codegen import size_text
@@ -188,7 +189,7 @@ class AcceptStep(PipelineStepRun):
         return given or self._title()
 
     def _title(self) -> str:
-        return self.services.task.goal.strip().partition("\n")[0][:_TITLE]
+        return title_of(self.services.task.goal, _TITLE)
 
     async def _asked(
         self, state: PipelineState, tree: str, failed: tuple[str, ...], problem: str = ""

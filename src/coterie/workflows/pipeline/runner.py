@@ -141,11 +141,10 @@ class PipelineRunner:
         message."""
         context, known = self._context, len(self._context.conversation)
         await context.heard(step_name.phase(visit, f"heard/{known}"))
-        people = {one.id for one in self._task.team.members if one.type == "human"}
         texts = [
             one.text
             for one in context.conversation
-            if one.seq > self._last_heard and one.member in people | {self._task.author}
+            if one.seq > self._last_heard and self._task.team.is_person(one.member)
         ]
         return "\n".join(texts), max((one.seq for one in context.conversation), default=0)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from coterie.errors import UsageError
 from coterie.model.task import TICKET_TURN, Ended, TaskCreated
-from coterie.model.team import Team
+from coterie.model.team import TICKETS, Team
 from coterie.ports import Context
 
 
 class Tickets:
     """Turns a goal into tickets, and tickets into reviewed work."""
 
-    name: str = "tickets"
+    name: str = TICKETS
     version: int = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:

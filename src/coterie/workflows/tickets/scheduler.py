@@ -178,9 +178,8 @@ class TicketScheduler:
     @property
     def _unread(self) -> list[Message]:
         """What people have said that no plan takes into account yet."""
-        people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
-        conversation = self._context.conversation
-        return [one for one in conversation if one.seq > self._read and one.member in people]
+        conversation, team = self._context.conversation, self._task.team
+        return [one for one in conversation if one.seq > self._read and team.is_person(one.member)]
 
     async def _read_for(self, plan: int) -> int:
         """Return the number of the last message that a plan takes into account.
