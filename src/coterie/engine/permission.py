@@ -190,7 +190,7 @@ class PermissionGate:
 
     async def _tell(self, response: Response) -> None:
         """Tell an agent why a person denied its call, if its protocol has no place for that."""
-        if response.author_actor_id == NOBODY:  # it was withdrawn: nobody said anything
+        if not response.by_person:  # it was withdrawn
             return
         task_id, text = self._run.task.task_id, response.comment or ""
         # Who answers at a terminal speaks for the team's human, and workflows listen to members.

@@ -27,7 +27,7 @@ from coterie.model.interaction import Ask, Response
 from coterie.model.journal import AppendAudit, AppendMessage, CloseStep, Step, TakeRequest, Turn
 from coterie.model.record import DeltaRecord, MessageRecord
 from coterie.model.task import RateLimited
-from coterie.model.team import Member, base_of
+from coterie.model.team import Member, is_seat_of
 from coterie.model.tool_call import Effect
 from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked, RunChild
@@ -88,7 +88,7 @@ class TurnRunner:
         idle = [known for known in self._known if known not in self._running]
         for known in idle:
             member = self._run.task.team.seated(known)
-            if member is not None and seat in (known, base_of(known)):
+            if member is not None and is_seat_of(seat, known):
                 await self._run.channels.close(member)
 
     async def take(

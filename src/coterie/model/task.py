@@ -86,8 +86,7 @@ def running_task(task_id: str) -> str:
 
 
 def leased_as(task_id: str) -> str:
-    """The task whose lease covers a task: a ticket's session, otherwise the task itself; a turn on
-    a ticket that was handed out has a lease of its own."""
+    """Whose lease covers a task: a ticket's session's, else its own, as for a handed-out turn."""
     return running_task(task_id) if task_id == ticket_task_of(task_id) else task_id
 
 
@@ -180,8 +179,7 @@ _TITLE = 80
 
 
 def title_of(goal: str, most: int = _TITLE) -> str:
-    """The task's one-line title: the first non-blank line of its goal, of at most so many
-    characters."""
+    """The task's title: the first non-blank line of its goal, of at most so many characters."""
     for line in goal.splitlines():
         words = line.strip()
         if words:
