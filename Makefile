@@ -6,9 +6,9 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-# Tests wait for child processes as much as they compute, so more workers than cores pay off; with 0
-# everything runs in pytest itself.
-WORKERS ?= 6
+# Tests wait for child processes as much as they compute, so more workers than cores pay off, but
+# each has to collect all tests; with 0 everything runs in pytest itself.
+WORKERS ?= 4
 # Additional arguments for the program behind a target: make test ARGS="tests/unit -k routing"
 ARGS ?=
 
@@ -16,11 +16,12 @@ BIN := $(VENV)/bin
 # Snapshots are only compared here; to write new ones run
 # .venv/bin/pytest --inline-snapshot=create,fix
 PYTEST := $(BIN)/pytest --inline-snapshot=disable
+STORES := $(foreach store,dispatch older owners postgres sqlite storage,$(wildcard tests/contract/test_$(store)*.py))
 # These tests alone must take nine in ten branches of src/coterie/agents.
-CONTRACTS := tests/contract
+CONTRACTS := $(filter-out $(STORES),$(wildcard tests/contract/test_*.py))
 # The slowest first, handed out file by file in this order, so that none of them is left over at the
 # end and a file's shared setup runs once; tests/shape is a check.
-OTHERS := tests/web/browser tests/live tests/flow tests/cli tests/hostile tests/docs $(wildcard tests/web/test_*.py) tests/unit
+OTHERS := tests/web/browser tests/live tests/flow tests/cli tests/hostile $(STORES) tests/docs $(wildcard tests/web/test_*.py) tests/unit
 SAY := @printf 'coterie: %s\n'
 
 # pyright must look neither for a newer pyright nor for another node.
