@@ -218,6 +218,17 @@ async def served(short_folder: Path) -> AsyncGenerator[tuple[ToolSocket, CallCol
     assert list(short_folder.iterdir()) == []
 
 
+async def test_an_opening_that_is_cancelled_completes_so_that_it_can_be_closed(
+    short_folder: Path,
+) -> None:
+    opened: list[ToolSocket] = []
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        opened.append(await ToolSocket.open(short_folder, tools_for(OTHERS)))
+    await opened[0].close()
+    assert list(short_folder.iterdir()) == []
+
+
 def server_of(opened: ToolSocket) -> subprocess.Popen[str]:
     [server] = opened.servers
     assert (server["name"], server["env"]) == ("coterie", [])

@@ -78,9 +78,14 @@ def main(pattern: str, glob: str, name: str) -> int:
     return 0 if hits else 1
 
 
-if __name__ == "__main__":
+def run(pattern: str, glob: str, name: str) -> int:
+    """Do the same; a bug has an exit code of its own, as Python's would mean "nothing found"."""
     try:
-        sys.exit(main(*sys.argv[1:4]))
-    except Exception as error:  # noqa: BLE001 - Python's own exit code would mean "nothing found"
+        return main(pattern, glob, name)
+    except Exception as error:  # noqa: BLE001
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        sys.exit(2)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(run(*sys.argv[1:4]))

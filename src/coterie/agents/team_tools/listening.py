@@ -18,9 +18,11 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import cast
 
+import anyio
 import anyio.to_thread
 
 from coterie.agents.fields import mapping, text
@@ -111,12 +113,16 @@ class ToolSocket:
     @classmethod
     async def open(cls, tmp: Path, tools: list[Tool]) -> ToolSocket:
         """Listen in a folder of a member, with files that tell programs how to call."""
-        token = secrets.token_hex(16)
-        folder, bound = await anyio.to_thread.run_sync(_bind, tmp, tools, token)
-        listening = cls(folder, token)
+        opened = cls(tmp, secrets.token_hex(16))
+        with anyio.CancelScope(shield=True):  # or nobody would close what is open by then
+            await opened._listen(tools)
+        return opened
+
+    async def _listen(self, tools: list[Tool]) -> None:
+        bind = partial(_bind, self._folder, tools, self._token)
+        self._folder, bound = await anyio.to_thread.run_sync(bind)
         loop = asyncio.get_running_loop()
-        listening._server = await loop.create_unix_server(listening._accept, sock=bound)
-        return listening
+        self._server = await loop.create_unix_server(self._accept, sock=bound)
 
     @property
     def servers(self) -> list[Object]:
