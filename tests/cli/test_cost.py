@@ -62,7 +62,7 @@ def test_by_task(spent: Cli) -> None:
 TASK  TURNS  INPUT  OUTPUT  USD   SOURCE
 k3f9  3      8.5k   270     0.04  claude; 1 not reported         Add coupons to checkout
 m2xy  1      1.2M   900     -     codex                          Mend it
-all   4      1.21M  1.17k   0.04  claude, codex; 1 not reported
+all   4      1.21M  1.2k    0.04  claude, codex; 1 not reported
 """)
 
 
@@ -71,19 +71,19 @@ def test_by_member_day_and_agent(spent: Cli) -> None:
 MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
 ada     2      8.5k   270     0.04  claude
 rex     2      1.2M   900     -     codex; 1 not reported
-all     4      1.21M  1.17k   0.04  claude, codex; 1 not reported
+all     4      1.21M  1.2k    0.04  claude, codex; 1 not reported
 """)
     assert spent("cost", "--by", "day").out == snapshot("""\
 DAY         TURNS  INPUT  OUTPUT  USD   SOURCE
 2026-01-31  3      8.5k   270     0.04  claude; 1 not reported
 2026-02-01  1      1.2M   900     -     codex
-all         4      1.21M  1.17k   0.04  claude, codex; 1 not reported
+all         4      1.21M  1.2k    0.04  claude, codex; 1 not reported
 """)
     assert spent("cost", "--by", "agent").out == snapshot("""\
 AGENT   TURNS  INPUT  OUTPUT  USD   SOURCE
 claude  2      8.5k   270     0.04  claude
 codex   2      1.2M   900     -     codex; 1 not reported
-all     4      1.21M  1.17k   0.04  claude, codex; 1 not reported
+all     4      1.21M  1.2k    0.04  claude, codex; 1 not reported
 """)
 
 

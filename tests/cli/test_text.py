@@ -125,7 +125,7 @@ def test_time_spans(text: str, seconds: float | None) -> None:
 def test_tokens() -> None:
     counts = (940, 8_200, 8_240, 99_960, 402_000, 999_500, 1_300_000, 1_250_000, 12_345_678, 2e9)
     assert [token_count(count) for count in counts] == [
-        "940", "8.2k", "8.24k", "100k", "402k", "1M", "1.3M", "1.25M", "12.3M", "2000M",
+        "940", "8.2k", "8.2k", "100k", "402k", "1M", "1.3M", "1.25M", "12.3M", "2000M",
     ]  # fmt: skip
 
 

@@ -33,8 +33,12 @@ def token_count(count: float) -> str:
     """`940`, `8.2k`, `402k`, `1.25M`."""
     if count < 999.5:
         return f"{count:.0f}"
-    scaled, unit = (count / 1e3, "k") if count < 999_500 else (count / 1e6, "M")
-    return f"{scaled:.3g}{unit}" if scaled < 999.5 else f"{scaled:.0f}{unit}"
+    if count < 99_950:
+        return f"{round(count / 1e3, 1):g}k"
+    if count < 999_500:
+        return f"{count / 1e3:.0f}k"
+    millions = count / 1e6
+    return f"{millions:.3g}M" if millions < 999.5 else f"{millions:.0f}M"
 
 
 def sum_of(costs: Iterable[Usage]) -> Usage | None:
