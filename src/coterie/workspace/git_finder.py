@@ -6,12 +6,15 @@ All calls block.
 from __future__ import annotations
 
 import os
+import stat
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from coterie.workspace.beneath import open_folder_below
 from coterie.workspace.git_edits import is_locked, unlock
 from coterie.workspace.worktree import POINTER
 
@@ -31,11 +34,16 @@ class GitDirectories(NamedTuple):
 def git_directories(root: Path) -> GitDirectories:
     """Find every `.git` below a folder, and every folder whose contents make it a repository.
 
-    Folders of ours that we may not read are made readable: a command may have locked them.
+    Folders of ours that we may not read are made readable, until `lock_again`: a command may have
+    locked them.
     """
-    tree = _trees.setdefault(root, _Tree(str(root)))
-    paths, unreadable = ([Path(path) for path in listed] for listed in tree.find())
+    paths, unreadable = ([Path(path) for path in listed] for listed in _tree_of(root).find())
     return GitDirectories(paths, unreadable)
+
+
+def lock_again(root: Path) -> None:
+    """Give folders that were made readable the permissions back that they had."""
+    _tree_of(root).lock_again()
 
 
 def _is_repository(names: set[str]) -> bool:
@@ -57,6 +65,8 @@ class _Tree:
     def __init__(self, root: str) -> None:
         self._root = root
         self._known: dict[str, _Folder] = {}
+        self._unlocked: dict[str, int] = {}
+        """Folders that were made readable, and the permissions that they had."""
         self._lock = threading.Lock()
 
     def find(self) -> tuple[list[str], list[str]]:
@@ -80,10 +90,19 @@ class _Tree:
             self._known = reached
         return repositories, unreadable
 
+    def lock_again(self) -> None:
+        with self._lock:
+            while self._unlocked:
+                path, mode = self._unlocked.popitem()  # inner folders before those around them
+                names = Path(path).relative_to(self._root).parts
+                with suppress(OSError), open_folder_below(Path(self._root), names) as folder:
+                    os.fchmod(folder, mode)
+
     def _read(self, path: str) -> _Folder:
         facts = os.lstat(path)
         if is_locked(facts):
             unlock(Path(self._root), Path(path))
+            self._unlocked[path] = stat.S_IMODE(facts.st_mode)
             facts = os.lstat(path)
         changed = facts.st_ctime_ns
         known = self._known.get(path)
@@ -109,3 +128,7 @@ class _Tree:
 
 
 _trees: dict[Path, _Tree] = {}
+
+
+def _tree_of(root: Path) -> _Tree:
+    return _trees.setdefault(root, _Tree(str(root)))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from coterie.workspace.git_edits import GitEdits, bytes_of, is_folder, names_of
-from coterie.workspace.git_finder import git_directories
+from coterie.workspace.git_finder import git_directories, lock_again
 from coterie.workspace.git_settings import has_worktree_settings, plain_settings
 from coterie.workspace.worktree import POINTER, Worktree
 
@@ -190,6 +190,7 @@ class GitGuard:
                 self._restore(path, edits)
             except Exception:  # noqa: BLE001 - whatever it is, it must not save the other ones
                 edits.failed.append(path)
+        lock_again(self.root)
         removed = set(edits.edited)
         left = (path for path in edits.failed if removed.isdisjoint((path, *path.parents)))
         failed = {*repositories.unreadable, *left} - self.unreadable

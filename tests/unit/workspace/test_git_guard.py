@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -199,6 +200,19 @@ _FSMONITOR = "git -C {} config core.fsmonitor 'touch ../mark; false'; "
 _HOOK = "echo 'touch ../mark' > {0}/.git/hooks/pre-commit; chmod 755 {0}/.git/hooks/pre-commit; "
 _NEW = "git init -q new; " + _FSMONITOR.format("new")
 _OWN = _FSMONITOR.format(".") + _HOOK.format(".")
+
+
+def test_folders_that_the_user_locked_are_locked_again(project: Path) -> None:
+    inner = project / "private" / "inner"
+    inner.mkdir(parents=True)
+    modes = {inner: 0o200, inner.parent: 0o110}
+    for folder, mode in modes.items():
+        folder.chmod(mode)
+    guard = GitGuard.before(project, "none")
+    assert guard.restore() == GitRestored()
+    assert stat.S_IMODE(inner.parent.stat().st_mode) == 0o110
+    inner.parent.chmod(0o700)
+    assert stat.S_IMODE(inner.stat().st_mode) == 0o200
 
 
 @pytest.mark.parametrize(
