@@ -47,7 +47,7 @@ def created(task_id: str = TASK, goal: str = "Look at cart.py\nand fix it") -> T
         goal=goal,
         author="you",
         team=Team(name="pair", members=members),
-        caps=Caps(max_turns=4),
+        caps=Caps(max_turns=4, max_rounds=1),
     )
 
 
