@@ -135,7 +135,7 @@ def test_a_member_is_opened_as_itself_whichever_cli_it_has(clis: Cli, agent: str
     if agent in MEMORY:
         kept = (home / MEMORY[agent]).read_text()
         assert ("best" if agent == "codex" else ROLE) in kept
-    assert ("cannot be given its role" in ran.err) == (agent == "mute")
+    assert ("starts without its role" in ran.err) == (agent == "mute")
 
 
 def test_who_has_been_welcomed_by_claude_is_not_by_every_member(clis: Cli) -> None:

@@ -91,7 +91,7 @@ class Session(RecordingApp):
     async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
         return EnvelopeCheck(task_id, 0, signed=False)
 
-    async def branch(self, task_id: str) -> str:
+    async def branch(self, task_id: str, ticket: str = "") -> str:
         return ""
 
 

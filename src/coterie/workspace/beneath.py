@@ -24,8 +24,7 @@ from coterie.model.workspace import START_FILES
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REFERENCE: int | None = getattr(os, "O_PATH", None)  # Linux only
-NEW = ".new"
-"""Suffix of temporary files."""
+NEW = ".new"  # suffix of temporary files
 
 
 @contextmanager
@@ -194,10 +193,11 @@ def open_within(folder: Path, path: Path) -> BufferedReader:
 
 def regular_file(descriptor: int) -> BufferedReader:
     """Return an open regular file for reading; raises OSError if it is anything else."""
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError("is not a regular file")
-    return os.fdopen(descriptor, "rb")
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "Is a directory" if stat.S_ISDIR(mode) else "Not a regular file")
 
 
 def read_regular(path: Path | str, most: int, *, follow: bool = False) -> bytes:
