@@ -259,7 +259,7 @@ async def _own(project: Path, url: str) -> int:
             task = await app.create(
                 StartRequest(_TEAM, "Do all of it.", rehearsal=True, workflow="solo")
             )
-        result = await app.run(task, NullObserver(), patience=None)
+        result = await app.run(task, NullObserver(), wait=None)
     return 0 if result.status == "completed" else 1
 
 

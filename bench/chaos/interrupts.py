@@ -96,9 +96,9 @@ class InterruptChaos:
                 await anyio.to_thread.run_sync(self.stores.settle, project, self.keeper)
                 most = min(kills, self.outcome.kills + self.kills_each)
                 chat = _Chat(project, self._random, self.outcome)
-                with anyio.move_on_after(120) as patience:
+                with anyio.move_on_after(120) as scope:
                     await chat.run_to_completion(parent, most)
-                if patience.cancelled_caught:
+                if scope.cancelled_caught:
                     self.outcome.wrong.append(f"{project.name}: it did not end")
                     break
                 await chat.count()
@@ -245,7 +245,7 @@ async def _own(project: Path, turns: int) -> int:
         if task is None:
             caps = Caps(max_turns=turns, max_rounds=None, floor="ask")
             task = await app.create(StartRequest(_TEAM, "turn 0", caps))
-        result = await app.run(task, NullObserver(), patience=None)
+        result = await app.run(task, NullObserver(), wait=None)
     return 0 if result.status == "completed" else 1
 
 

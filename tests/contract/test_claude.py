@@ -433,7 +433,7 @@ async def test_nobody_signed_in(claude: RecordedClaude) -> None:
 async def test_an_unclear_login_status_is_left_to_the_turn(
     claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
-    monkeypatch.setattr("coterie.agents.claude.adapter.PATIENCE", 1.0)
+    monkeypatch.setattr("coterie.agents.claude.adapter.TIMEOUT", 1.0)
     claude.status = status
     async with claude.play(one_turn()).channel() as channel:
         assert await reply(channel, "hi") == "ok"

@@ -117,7 +117,7 @@ async def test_the_others_wait_for_a_renewal_and_not_forever(
         (tmp_path / "new").replace(file)  # as Claude does
     assert order == ["renewed", "second without"]
     file.write_text(json.dumps({"end": SOON}))
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
     async with login.held() as first, login.held() as other:
         assert (first is None, other is None) == (False, True)
         assert first is not None

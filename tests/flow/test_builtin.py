@@ -173,7 +173,7 @@ class BuiltinHarness:
                 await real.close()
 
     async def carry_out(
-        self, it: ScriptedProject, storage: Storage, patience: float | None = 0.0
+        self, it: ScriptedProject, storage: Storage, wait: float | None = 0.0
     ) -> ResultRecord:
         pool = ChannelPool()
 
@@ -188,7 +188,7 @@ class BuiltinHarness:
             )
 
         try:
-            return await it.engine.run(TASK, channels, it.recorder, patience)
+            return await it.engine.run(TASK, channels, it.recorder, wait)
         finally:
             with anyio.CancelScope(shield=True):
                 await pool.close_all()

@@ -243,7 +243,7 @@ async def test_stop_parks_it_and_a_later_run_tries_again(tmp_path: Path) -> None
         async with anyio.create_task_group() as group:
 
             async def run() -> None:
-                result = await it.run(channels, patience=None)
+                result = await it.run(channels, wait=None)
                 results.append(result.reason)
 
             group.start_soon(run)

@@ -22,7 +22,7 @@ from coterie.testing.postgres import Databases
 from tests.cli.command import InProcessCli
 from tests.cli.test_store import execute
 from tests.conftest import IsolatedUser
-from tests.flow.machines_harness import PATIENCE, Machines, machines, run, until
+from tests.flow.machines_harness import TIMEOUT, Machines, machines, run, until
 from tests.flow.test_remote_turns import ONE, Busy
 from tests.flow.ticket_harness import replying
 
@@ -162,7 +162,7 @@ async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something
     async def works() -> bool:
         return bool(busy.places)
 
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         async with anyio.create_task_group() as group:
             group.start_soon(serve)
 

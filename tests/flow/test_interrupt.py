@@ -69,7 +69,7 @@ async def interrupted(it: ScriptedProject, *words: str) -> ResultRecord:
         async with anyio.create_task_group() as group:
 
             async def run() -> None:
-                results.append(await it.run(channels, patience=None))
+                results.append(await it.run(channels, wait=None))
 
             group.start_soon(run)
             await anyio.sleep(0.1)
@@ -217,7 +217,7 @@ async def run_survives(folder: Path, death: CrashPoint | None) -> bool:
     try:
         async with scripted_project(folder, CrashingStorage(storage, death)) as it:
             try:
-                await it.run(ScriptedChannels(cut_off), patience=0.0)
+                await it.run(ScriptedChannels(cut_off), wait=0.0)
             except Crashed:
                 return False
             return True

@@ -260,13 +260,13 @@ async def test_a_silent_owner_is_dead_if_its_fence_says_so_and_that_is_notified_
 ) -> None:
     told: list[str] = []
     async with owners_in(tmp_path) as (mine, _, _):
-        # Its own lease is long: only its patience with others is short.
-        impatient = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
-        mine._silent.times = impatient
+        # Its own lease is long: only the others count as silent soon.
+        short_lease = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
+        mine._silent.times = short_lease
 
         class Fence(TakeoverAtOnce):
             async def allows(self, row: OwnerRow, silent: float) -> bool:
-                assert silent >= impatient.ttl + impatient.margin
+                assert silent >= short_lease.ttl + short_lease.margin
                 told.append(f"fence {row.machine}")
                 return fenced
 

@@ -222,7 +222,7 @@ def test_what_a_turn_elsewhere_asked_did_and_cost_is_its_ticket_s(
     machines: Machines, user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it is shown as if the turn had been taken in the session's own process."""
-    monkeypatch.setattr(app_worker, "PATIENCE", 0.1)
+    monkeypatch.setattr(app_worker, "ANSWER_TIMEOUT", 0.1)
     machines.play(replying(Split_the_goal_into_tasks=ONE, Do_the_work_now=asks_runs_and_reports))
     cli, url = InProcessCli(user), os.environ["COTERIE_STORE"]
 
@@ -261,7 +261,7 @@ async def test_a_turn_elsewhere_uses_its_ticket_s_budget(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is asked about once, under the ticket's name."""
-    monkeypatch.setattr(app_worker, "PATIENCE", 0.1)
+    monkeypatch.setattr(app_worker, "ANSWER_TIMEOUT", 0.1)
 
     def spends(member: Member, text: str) -> object:
         return [Spent(Usage(5, 7)), TurnCompleted(block(obedient(member, text)), Usage(5, 7))]

@@ -75,7 +75,7 @@ async def run_until_killed(folder: Path, *updates: Update) -> None:
     async with scripted_project(folder) as it:
         await it.start(team("ada"))
         with pytest.raises(Killed):
-            await it.run(ScriptedChannels(dying(*updates), threads=True), patience=None)
+            await it.run(ScriptedChannels(dying(*updates), threads=True), wait=None)
 
 
 async def parked(folder: Path) -> None:

@@ -94,7 +94,7 @@ async def ran(user: IsolatedUser, team: Team, model: Obedient) -> list[str]:
 
                 async def run() -> None:
                     async with sending:
-                        await app.run(task, Watching(sending), patience=None)
+                        await app.run(task, Watching(sending), wait=None)
 
                 group.start_soon(run)
                 async with receiving:

@@ -126,7 +126,7 @@ async def skipped(
             group.start_soon(skip, questions)
             caps = Caps(max_turns=rounds * len(team.members), max_rounds=None)
             task = await app.create(StartRequest(team, "Hello?", caps, rehearsal=rehearsal))
-            results.append(await app.run(task, watching, patience=None))
+            results.append(await app.run(task, watching, wait=None))
             send.close()
     assert [result.status for result in results] == ["completed"]
     assert [errors[0].member for errors in failures] == others * rounds
@@ -222,8 +222,8 @@ async def test_a_model_that_fails(
     """Ann fails in one way after the other; each time Bob, on another CLI, gets his turn."""
     other = "claude" if cli == "codex" else "codex"
     installed(cli, other)
-    patient = {} if seconds == SLOW else ONCE
-    entry = {"command": str(BINS / cli), "env": patient}
+    env = {} if seconds == SLOW else ONCE
+    entry = {"command": str(BINS / cli), "env": env}
     register(user, {cli: entry, other: {"command": str(BINS / other)}})
     ann = member("ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(seconds * 1000))
     team = Team(name="pair", members=(ann, member("bob", other, order=2)))

@@ -101,7 +101,7 @@ async def test_the_task_parks_until_the_limit_ends(
     watching = Watching()
     async with RehearsalServer(model) as server, opened(user, server) as app:
         task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
-        result = await app.run(task, watching, patience=0)
+        result = await app.run(task, watching, wait=0)
         assert await app.questions() == []
     assert (result.status, result.reason) == ("waiting", "rate_limit")
     assert len(server.turns) == 1, "it was asked again before the end of the limit"
@@ -116,7 +116,7 @@ async def test_the_task_goes_on_by_itself_when_the_limit_ends(user: IsolatedUser
     watching = Watching()
     async with RehearsalServer(model) as server, opened(user, server) as app:
         task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
-        result = await app.run(task, watching, patience=0, at_reset=True)
+        result = await app.run(task, watching, wait=0, at_reset=True)
     assert result.status == "completed"
     assert watching.replies == ["Here I am."]
     assert len(watching.waits) == 1

@@ -169,7 +169,7 @@ async def open_shared(
     store = StoreUrl.of(url)
     dispatch = PostgresDispatch(store)
     # An owner need not wait longer than its lease for an unreachable store.
-    storage = await PostgresStorage.open(url, patience=ttl, known=known)
+    storage = await PostgresStorage.open(url, connect_timeout=ttl, known=known)
 
     async def give_back(owner: str) -> None:
         await dispatch.sweep()

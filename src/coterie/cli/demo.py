@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from coterie.app.project import App
 
 DEFAULT_ANSWER = "Fix the query in the loop and the SQL injection first. Thank you. [DONE]"
-PATIENCE = 20.0
+ANSWER_TIMEOUT = 20.0
 _UNATTENDED = 0.0
 """The tickets demo should ask nothing: a question that comes up all the same is a failure."""
 
@@ -145,12 +145,12 @@ def _chat(call: Call, *, keep: bool) -> int:
 async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> int:
     import anyio
 
-    from coterie.cli.running import Patience, start_task
+    from coterie.cli.running import WaitOptions, start_task
 
     async with anyio.create_task_group() as group:
         answering = partial(_Answering, call, group, following)
-        patience = Patience(PATIENCE)
-        return await start_task(call, stage.project, stage.start, patience, stage.home, answering)
+        options = WaitOptions(ANSWER_TIMEOUT)
+        return await start_task(call, stage.project, stage.start, options, stage.home, answering)
     return 1  # unreachable: type checkers think a task group may swallow errors
 
 
@@ -226,11 +226,11 @@ def _tickets(call: Call, spec: str | None) -> int:
 async def _work(call: Call, stage: DemoProject) -> int:
     from coterie.app.demo import check_promises
     from coterie.app.project import App
-    from coterie.cli.running import Patience, start_task
+    from coterie.cli.running import WaitOptions, start_task
 
     outcome = partial(_Outcome, call) if call.json else None
-    patience = Patience(_UNATTENDED)
-    code = await start_task(call, stage.project, stage.start, patience, stage.home, outcome)
+    options = WaitOptions(_UNATTENDED)
+    code = await start_task(call, stage.project, stage.start, options, stage.home, outcome)
     async with App.open(stage.project.root, stage.home) as app:
         task_id = await app.find_task("last")
         promises = await check_promises(app, task_id) if code == 0 else ()

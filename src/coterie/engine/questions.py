@@ -135,7 +135,7 @@ class Questions:
             if self.interrupts > interrupts:  # before it was open
                 await close_question(inbox, interaction, INTERRUPTED)
             question = await self._look(interaction, if_ended)
-            with anyio.move_on_after(run.patience):
+            with anyio.move_on_after(run.wait):
                 seen = 0
                 while question.state == "open":
                     seen = await run.storage.changed(seen)

@@ -234,7 +234,7 @@ class TaskRun:
     storage: Storage
     channels: Channels
     observer: RedactingObserver
-    patience: float | None
+    wait: float | None
     """How long to wait for the answer to an open question, in seconds; None: forever."""
     journal: Journal
     conversation: list[Message]

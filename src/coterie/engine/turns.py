@@ -149,7 +149,7 @@ class TurnRunner:
         run.post(*attempt.calls_not_run(), attempt.close("limited", failure.message))
         left = instant.seconds_until(until)
         run.keep_state(member, "waiting", "limit", until=until)
-        if not run.services.waits_for_limits and left > (run.patience or 0.0):
+        if not run.services.waits_for_limits and left > (run.wait or 0.0):
             raise Parked(RateLimited(member.id, until))
         with run.stops.cancellable(member.id, anyio.CancelScope()):
             await self._limiter().sleep_until(until)

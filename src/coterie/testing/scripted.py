@@ -226,11 +226,11 @@ class ScriptedProject:
         opening = opening_message(created)
         assert await self.storage.create(created, self.owners.me, opening) is not None
 
-    async def run(self, channels: ScriptedChannels, patience: float | None = 0.0) -> ResultRecord:
+    async def run(self, channels: ScriptedChannels, wait: float | None = 0.0) -> ResultRecord:
         def ready(fence: Fence, task: TaskCreated) -> ScriptedChannels:
             return channels
 
-        return await self.engine.run(TASK, ready, self.recorder, patience)
+        return await self.engine.run(TASK, ready, self.recorder, wait)
 
     @property
     def messages(self) -> list[tuple[str, str]]:

@@ -213,7 +213,7 @@ class _Opening:
         process = await self._start(self.workspace.home, *STATUS_ARGUMENTS)
         try:
             process.child.close_stdin()
-            with anyio.move_on_after(PATIENCE):
+            with anyio.move_on_after(TIMEOUT):
                 while True:
                     await process.receive()
         except AgentProcessEnded as end:
@@ -309,7 +309,7 @@ def _member_arguments(agent: AgentDefinition, member: Member) -> tuple[str, ...]
 
 STATUS_ARGUMENTS = ("--setting-sources=user", "--strict-mcp-config", "auth", "status")
 """Without the first argument, a repository could pretend that the user has a key."""
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """How long Claude may take to answer; in practice a third of a second."""
 _SIGNED_OUT = re.compile(r'"loggedIn":\s*false')
 _UNSEEN_KEYS = ("ANTHROPIC_CUSTOM_HEADERS", "--settings")

@@ -178,7 +178,7 @@ class ClaudeChannel(ProcessChannel):
         while not turn.over:
             message = await self._next(turn)
             if message is None:
-                await self._out_of_patience(turn)
+                await self._on_timeout(turn)
                 continue
             for update in self._read(turn, message, await self._foreseen(turn, message)):
                 yield update
@@ -187,13 +187,13 @@ class ClaudeChannel(ProcessChannel):
 
     async def _next(self, turn: ClaudeTurn) -> Object | None:
         """Return the next message; None if none came in time."""
-        patience = BACKGROUND if turn.answered else math.inf
-        latest = min(turn.deadline, anyio.current_time() + patience)
+        limit = BACKGROUND if turn.answered else math.inf
+        latest = min(turn.deadline, anyio.current_time() + limit)
         with anyio.CancelScope(deadline=latest) as self._waiting:
             return await self._process.receive()
         return None
 
-    async def _out_of_patience(self, turn: ClaudeTurn) -> None:
+    async def _on_timeout(self, turn: ClaudeTurn) -> None:
         self._stop(turn.tasks)
         turn.give_up_background()
         if turn.interrupted:

@@ -37,7 +37,7 @@ from coterie.stores.storage import settle
 
 POST_DELAY = 0.005
 """How long a posted write waits for a commit that it can join, in seconds."""
-PATIENCE = 60.0
+CONNECT_TIMEOUT = 60.0
 """How long to wait for a database that is out of reach, in seconds."""
 _RETRYABLE = frozenset({"40P01", "40001"})  # deadlock_detected, serialization_failure
 _CONDITION_FAILED, _ALREADY_COMMITTED = "CT004", "CT005"
@@ -47,13 +47,13 @@ class PostgresWriter:
     """Sends jobs in order, one message at a time, and settles them."""
 
     def __init__(
-        self, store: StoreUrl, patience: float = PATIENCE, known: KnownHead | None = None
+        self, store: StoreUrl, timeout: float = CONNECT_TIMEOUT, known: KnownHead | None = None
     ) -> None:
         self.store = store
         self.known = known
         self.failure: Exception | None = None
         self._id = secrets.token_hex(8)
-        self._patience = patience
+        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self.watch: Listener = Listener(self._loop, self._id)
         self._batch = 0
@@ -73,7 +73,7 @@ class PostgresWriter:
     async def start(self) -> None:
         """Connect; raises StorageError if that fails or the schema is not ours."""
         opened: asyncio.Future[Session] = self._loop.create_future()
-        self._connect(opened, patience=0)
+        self._connect(opened, timeout=0)
         try:
             self._attach(await opened)
         except asyncio.CancelledError:
@@ -290,7 +290,7 @@ class PostgresWriter:
             return
         opened: asyncio.Future[Session] = self._loop.create_future()
         opened.add_done_callback(self._reconnected)
-        self._connect(opened, self._patience)
+        self._connect(opened, self._timeout)
 
     def _lost(self) -> None:
         self._link = None
@@ -337,10 +337,10 @@ class PostgresWriter:
         self._link = link = Link(session.connection, self.watch.heard, self._lost)
         return link
 
-    def _connect(self, opened: asyncio.Future[Session], patience: float) -> None:
+    def _connect(self, opened: asyncio.Future[Session], timeout: float) -> None:
         def run() -> None:
             try:
-                call, result = opened.set_result, self._session(patience)
+                call, result = opened.set_result, self._session(timeout)
             except Exception as error:  # noqa: BLE001 - it is for who waits
                 call, result = opened.set_exception, error
             try:
@@ -351,13 +351,13 @@ class PostgresWriter:
 
         threading.Thread(target=run, name="coterie-connect", daemon=True).start()
 
-    def _session(self, patience: float) -> Session:
-        """On the thread: open a prepared connection, retrying until patience runs out."""
-        until = time.monotonic() + patience
+    def _session(self, timeout: float) -> Session:
+        """On the thread: open a prepared connection, retrying until the timeout."""
+        until = time.monotonic() + timeout
         pause = 0.05
         while True:
             try:
-                return schema.opened(self.store, self._id, self.known, is_new=patience == 0)
+                return schema.opened(self.store, self._id, self.known, is_new=timeout == 0)
             except psycopg.OperationalError as error:
                 if time.monotonic() >= until or self._given_up.wait(pause):
                     raise no_connection(self.store, error) from None

@@ -120,8 +120,8 @@ class PipelineServices:
     def _branches(self, sharing: Sharing, worktrees: TicketWorktrees) -> SharedBranches:
         from coterie.workflows.shared_branches import SharedBranches
 
-        patience = self.task.scheduler.time_limits.work * 60
-        return SharedBranches(sharing, worktrees, patience, self.context.tell)
+        timeout = self.task.scheduler.time_limits.work * 60
+        return SharedBranches(sharing, worktrees, timeout, self.context.tell)
 
     async def _spent(self) -> StepCost:
         used = sum_of((await self.context.spent()).values())
