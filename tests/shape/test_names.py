@@ -121,6 +121,6 @@ def test_names_that_could_stand_for_anything_are_seen() -> None:
 
 
 def test_words_that_no_glossary_has_are_seen() -> None:
-    glossary = "| member | one seat of a team |\n| tickets | ... |\n| JSON | ... |"
+    glossary = "| member | one of a team |\n| tickets | ... |\n| JSON | ... |"
     names = ["Member", "TeamMember", "TicketDesk", "JSONTicket", "team_members"]
     assert unknown_words(names, glossary) == {"TicketDesk": ["Desk"]}

@@ -22,7 +22,7 @@ from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.registry_edit import by_hand, find_program, save_registry
 from coterie.config.team_edit import preset_members
-from coterie.config.teams import seats
+from coterie.config.teams import member_specs
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
@@ -80,7 +80,7 @@ def demo_agents(spec: str | None) -> tuple[list[str], list[AgentDefinition]]:
 
     Raises UsageError for an agent that does not exist.
     """
-    chosen = [seat.agent for seat in seats(spec)] if spec else [BUILT_IN.name]
+    chosen = [one.agent for one in member_specs(spec)] if spec else [BUILT_IN.name]
     return chosen, [_agent(name) for name in dict.fromkeys(chosen) if name != BUILT_IN.name]
 
 
@@ -100,8 +100,8 @@ def tickets_demo(
     _commit(project.root)
     save_registry(load_registry(KNOWN_AGENTS, registry_path(home)).with_agents(*known))
     manager, *workers = agents
-    seated_on = [manager, *islice(cycle(workers or agents), _WORKERS)]
-    entries = [_permitted(entry) for entry in preset_members(TICKETS, seated_on)]
+    by_member = [manager, *islice(cycle(workers or agents), _WORKERS)]
+    entries = [_permitted(entry) for entry in preset_members(TICKETS, by_member)]
     view = Teams(project, home).write(TICKETS, [*entries], preset=TICKETS)
     start = StartRequest(view.team, GOAL, Caps(yes=True), view.loaded.path, DEMO, TICKETS)
     return DemoProject(project, home, start)

@@ -241,18 +241,18 @@ class _Scratch:
 
     async def _spawn(self, member: Member, *, apart: bool) -> Spawn | None:
         """Return what the adapter would start; None if opening a channel starts no process."""
-        seated = member.model_copy(update={"working_dir": None, "home_dir": None, "work": "link"})
-        own = member_folder(self.folder, self.request.team.name, seated)
+        unplaced = member.model_copy(update={"working_dir": None, "home_dir": None, "work": "link"})
+        own = member_folder(self.folder, self.request.team.name, unplaced)
         own.mkdir(parents=True)
         if apart or member.work == "worktree":
             (own / "work").mkdir()
-            seated = seated.model_copy(update={"execution_dir": None})
-        elif seated.execution_dir is None:
+            unplaced = unplaced.model_copy(update={"execution_dir": None})
+        elif unplaced.execution_dir is None:
             (own / "work").symlink_to(_target_of_work(self.root, self.request.team, member))
-        workspace = await anyio.to_thread.run_sync(self.members.workspace, seated)
-        adapter = self.members.adapter(seated, NothingStarts())
+        workspace = await anyio.to_thread.run_sync(self.members.workspace, unplaced)
+        adapter = self.members.adapter(unplaced, NothingStarts())
         try:
-            opened = await adapter.open(seated, workspace, self.resumed.threads.get(member.id))
+            opened = await adapter.open(unplaced, workspace, self.resumed.threads.get(member.id))
         except WouldStart as would:
             return would.spawn
         await opened.close()

@@ -250,7 +250,7 @@ class Members:
 
     def workspace(self, member: Member) -> Workspace:
         """Make a member's folder, and return everything its process is started with."""
-        known = self.team.seated(member.id)
+        known = self.team.instance(member.id)
         # The env is not stored with the task; where the member works is up to the workflow.
         member = member.model_copy(update={"env": known.env}) if known else member
         agent = self.adapters.agents.get(member.agent or "")

@@ -189,8 +189,8 @@ class Teams:
         """Return the members of a preset on these agents (None: those that are ready), or one
         member per agent if no preset is named."""
         if agents is not None and preset is None:
-            return [team_edit.entry_of(seat) for seat in teams.seats(agents)]
-        named = [seat.agent for seat in teams.seats(agents)] if agents else self.ready_agents()
+            return [team_edit.entry_of(one) for one in teams.member_specs(agents)]
+        named = [one.agent for one in teams.member_specs(agents)] if agents else self.ready_agents()
         if not named:
             raise UsageError("No agent is ready to be a member.", "coterie doctor")
         return team_edit.preset_members(preset or STARTER, named)

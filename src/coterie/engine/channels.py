@@ -79,9 +79,9 @@ class StderrFiles:
     team: Team
     redactor: Callable[[], Redactor]
 
-    def of(self, seat: str) -> Callable[[bytes], None]:
+    def of(self, instance: str) -> Callable[[bytes], None]:
         """Return a callback that stores the stderr of one process; most write nothing to it."""
-        member = self.team.seated(seat)
+        member = self.team.instance(instance)
         files: list[StderrFile] = []
 
         def keep(chunk: bytes) -> None:

@@ -25,7 +25,7 @@ from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.step_name import parse
 from coterie.model.task import Stopped, UserInteractionRequested, UserInteractionResponded
-from coterie.model.team import Team, is_seat_of
+from coterie.model.team import Team, is_instance_of
 from coterie.ports import InboxStore, Parked, Storage
 
 INTERRUPTED = "the turn was interrupted"
@@ -49,7 +49,7 @@ class Questions:
         """Close the questions that agents, or one member's, ask in their turns, as obsolete."""
         for interaction in list(self._of_agents.values()):
             author = interaction.author_actor_id
-            if member is None or is_seat_of(member, author):
+            if member is None or is_instance_of(member, author):
                 await close_question(self._run.storage.inbox, interaction, reason)
 
     async def ask(self, name: str, question: Ask, *, interrupts: float = NEVER) -> Answer:

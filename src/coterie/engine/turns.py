@@ -27,7 +27,7 @@ from coterie.model.interaction import Ask, Response
 from coterie.model.journal import AppendAudit, AppendMessage, CloseStep, Step, TakeRequest, Turn
 from coterie.model.record import DeltaRecord, MessageRecord
 from coterie.model.task import RateLimited
-from coterie.model.team import Member, is_seat_of
+from coterie.model.team import Member, is_instance_of
 from coterie.model.tool_call import Effect
 from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked, RunChild
@@ -82,13 +82,13 @@ class TurnRunner:
         await interrupt_parts(self._run)
         await self._questions.withdraw(INTERRUPTED)
 
-    async def stop_member(self, seat: str) -> None:
+    async def stop_member(self, instance: str) -> None:
         """End a member's agent; what it is doing has been cancelled already."""
-        await self._questions.withdraw("the member was stopped", seat)
+        await self._questions.withdraw("the member was stopped", instance)
         idle = [known for known in self._known if known not in self._running]
         for known in idle:
-            member = self._run.task.team.seated(known)
-            if member is not None and is_seat_of(seat, known):
+            member = self._run.task.team.instance(known)
+            if member is not None and is_instance_of(instance, known):
                 await self._run.channels.close(member)
 
     async def take(
