@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.app.demo import Promise
+from coterie.app.demo import DemoCheck
 from coterie.cli.demo import _farewell
 from coterie.cli.main import Call
 from coterie.rehearsal import demo_shop
@@ -136,8 +136,8 @@ class Narrow(Call):
 def test_a_narrow_terminal_breaks_no_word_and_no_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    promise = Promise("had a conflict, resolved by its author", "T2, T3 and T4", kept=True)
-    _farewell(Narrow(), Path("/shop"), "k3f9", [promise])
+    check = DemoCheck("had a conflict, resolved by its author", "T2, T3 and T4", passed=True)
+    _farewell(Narrow(), Path("/shop"), "k3f9", [check])
     assert capsys.readouterr().out == snapshot("""\
 
  ok     had a conflict, resolved by its

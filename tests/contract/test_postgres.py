@@ -354,10 +354,14 @@ async def test_a_connection_that_comes_when_the_storage_is_closed_is_closed_too(
     proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
-    made, is_made, may_come = list[schema.Session](), threading.Event(), threading.Event()
+    made, is_made, may_come = (
+        list[schema.PreparedConnection](),
+        threading.Event(),
+        threading.Event(),
+    )
     open_session = schema.opened
 
-    def opened(*given: Any, **more: Any) -> schema.Session:
+    def opened(*given: Any, **more: Any) -> schema.PreparedConnection:
         made.append(open_session(*given, **more))
         is_made.set()
         may_come.wait(TIMEOUT)
@@ -376,7 +380,7 @@ async def test_a_connection_that_comes_when_the_storage_is_closed_is_closed_too(
 async def test_a_connection_whose_opening_is_cancelled_as_it_comes_is_closed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    came = list[schema.Session]()
+    came = list[schema.PreparedConnection]()
     deliver = writer._unless_done
 
     def cancelling(opened: Any, call: Any, given: Any) -> None:

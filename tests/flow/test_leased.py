@@ -23,7 +23,7 @@ from coterie.model.machine import OwnerRow
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import LeaseStore
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.owners import RecordingReaper
 from coterie.testing.owner_rows import SqliteOwnerRows
@@ -32,12 +32,12 @@ from tests.flow.test_takeover import make_task
 
 T = TypeVar("T")
 LONG = LeaseTimes(ttl=600.0, beat=10.0, soft=1.0, look=0.05)
-HERE, THERE = Machine("here", "boot", "ns"), Machine("there", "other", "ns")
+HERE, THERE = PidScope("here", "boot", "ns"), PidScope("there", "other", "ns")
 
 
 @asynccontextmanager
 async def owners_in(
-    folder: Path, machine: Machine = HERE, times: LeaseTimes = LONG
+    folder: Path, machine: PidScope = HERE, times: LeaseTimes = LONG
 ) -> AsyncIterator[tuple[LeasedOwners, SqliteStorage, RecordingReaper]]:
     """Run an owner process on a machine."""
     storage, reaper = await SqliteStorage.open(folder / "coterie.db"), RecordingReaper()
@@ -58,7 +58,7 @@ def killed(owners: LeasedOwners) -> str:
     return owner.id
 
 
-def child(mark: str, machine: Machine) -> ChildLease:
+def child(mark: str, machine: PidScope) -> ChildLease:
     place = (machine.boot_id, machine.pid_namespace, machine.host)
     return ChildLease(TASK, "ada", "echo", mark, *place, instant.now())
 

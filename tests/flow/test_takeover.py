@@ -24,11 +24,11 @@ from coterie.model.conversation import Message
 from coterie.model.journal import AppendMessage, ChildLease, Fence, Lease, RequestKind
 from coterie.model.task import TaskCreated
 from coterie.model.team import YOU
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.scripted import TASK, ScriptedChannels, scripted_project, team
 
-HERE = Machine("here", "boot", "ns")
+HERE = PidScope("here", "boot", "ns")
 
 
 class Reaping:
@@ -59,7 +59,7 @@ async def make_task(storage: SqliteStorage, owner: str, task_id: str = "k3f9") -
     return fence
 
 
-def child(mark: str, machine: Machine = HERE) -> ChildLease:
+def child(mark: str, machine: PidScope = HERE) -> ChildLease:
     return ChildLease(
         "k3f9",
         "ada",
@@ -245,13 +245,13 @@ async def test_what_is_requested_during_a_takeover_counts_and_what_was_asked_of_
 @pytest.mark.parametrize(
     ("machine", "refused"),
     [
-        (Machine("there", "other", "ns"), True),
-        (Machine("here", "boot", "container"), True),
-        (Machine("here", "last boot", "ns"), False),
+        (PidScope("there", "other", "ns"), True),
+        (PidScope("here", "boot", "container"), True),
+        (PidScope("here", "last boot", "ns"), False),
     ],
 )
 async def test_children_that_cannot_be_seen_are_a_reason_to_refuse(
-    tmp_path: Path, machine: Machine, refused: bool
+    tmp_path: Path, machine: PidScope, refused: bool
 ) -> None:
     storage = await SqliteStorage.open(tmp_path / "c.db")
     fence = await make_task(storage, "gone")
@@ -284,14 +284,14 @@ from coterie.engine.channels import SurvivorReaper
 from coterie.engine import lease
 from coterie.engine.lease import Claimant, FlockOwners
 from coterie.errors import TaskBusy
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 
 async def main(folder):
     storage = await SqliteStorage.open(folder / "c.db")
     owners = FlockOwners(folder / "owners", "h")
     await owners.begin()
-    claimant = Claimant(owners, storage.leases, SurvivorReaper(), Machine.here())
+    claimant = Claimant(owners, storage.leases, SurvivorReaper(), PidScope.here())
     print("ready", flush=True)
     for task in sys.stdin:
         try:

@@ -41,7 +41,7 @@ from coterie.model.task import TaskCreated, new_task_id
 from coterie.model.team import PIPELINE, TICKETS, YOU, Team, base_of
 from coterie.model.ticket import SchedulerConfig
 from coterie.ports import Observer, Owners, Storage
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class App(WorkUseCases):
 
     project: Project
     storage: Storage
-    machine: Machine
+    machine: PidScope
     owners: Owners
     pool: ChannelPool = field(default_factory=ChannelPool, init=False)
     stand_in: str | None = None
@@ -99,9 +99,9 @@ class App(WorkUseCases):
         """
         project = Project(root, home)
 
-        def prepare() -> tuple[Machine, bool]:
+        def prepare() -> tuple[PidScope, bool]:
             make_project(project)
-            return Machine.here(), storage is None and may_name_store(home)
+            return PidScope.here(), storage is None and may_name_store(home)
 
         here, may_be_shared = await anyio.to_thread.run_sync(prepare)
         shared: SharedStore | None = None

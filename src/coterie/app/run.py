@@ -35,7 +35,7 @@ from coterie.model.team import CHAT, Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, ChildLog, Observer, Owners, Storage, Workflow
 from coterie.process.child import KeeperName
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.pipeline import Pipeline
 from coterie.workflows.tickets import Tickets, TicketTurn
@@ -72,7 +72,7 @@ class MemberFactory:
     root: Path
     home: Path | None
     storage: Storage
-    machine: Machine
+    machine: PidScope
     pool: ChannelPool
     owners: Owners | None = None
     """The owner of their processes; None: nothing is started."""

@@ -25,7 +25,7 @@ from coterie.model.team import YOU
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from coterie.app.demo import DemoProject, Promise
+    from coterie.app.demo import DemoCheck, DemoProject
     from coterie.app.project import App
 
 DEFAULT_ANSWER = "Fix the query in the loop and the SQL injection first. Thank you. [DONE]"
@@ -224,7 +224,7 @@ def _tickets(call: Call, spec: str | None) -> int:
 
 
 async def _work(call: Call, stage: DemoProject) -> int:
-    from coterie.app.demo import check_promises
+    from coterie.app.demo import check_demo
     from coterie.app.project import App
     from coterie.cli.running import WaitOptions, start_task
 
@@ -233,11 +233,11 @@ async def _work(call: Call, stage: DemoProject) -> int:
     code = await start_task(call, stage.project, stage.start, options, stage.home, outcome)
     async with App.open(stage.project.root, stage.home) as app:
         task_id = await app.find_task("last")
-        promises = await check_promises(app, task_id) if code == 0 else ()
+        checks = await check_demo(app, task_id) if code == 0 else ()
     async with App.open(stage.project.root) as app:
         await app.allow(task_id)  # it was started in a home of its own; it continues in the user's
-    _farewell(call, stage.project.root, task_id, promises)
-    return code or int(not all(promise.kept for promise in promises))
+    _farewell(call, stage.project.root, task_id, checks)
+    return code or int(not all(check.passed for check in checks))
 
 
 class _Outcome(JsonLines):
@@ -247,20 +247,20 @@ class _Outcome(JsonLines):
         super().__init__(call.record)
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        from coterie.app.demo import check_promises
+        from coterie.app.demo import check_demo
 
         if result.status == "completed":
-            promises = await check_promises(app, result.task)
-            self._emit("outcome", {"promises": {one.what: one.kept for one in promises}}, None)
+            checks = await check_demo(app, result.task)
+            self._emit("outcome", {"promises": {one.what: one.passed for one in checks}}, None)
         await super().finished(app, result)
 
 
-def _farewell(call: Call, root: Path, task_id: str, promises: Sequence[Promise]) -> None:
+def _farewell(call: Call, root: Path, task_id: str, checks: Sequence[DemoCheck]) -> None:
     call.line()
-    for promise in promises:
-        mark = call.paint("ok", "good") if promise.kept else call.paint("NO", "bad")
-        call.lines(hanging(f" {mark}     ", f"{promise.what}: {promise.how}", call.width, 8))
-    _tell_where(call, root, task_id, _LOOK if promises else _STOPPED)
+    for check in checks:
+        mark = call.paint("ok", "good") if check.passed else call.paint("NO", "bad")
+        call.lines(hanging(f" {mark}     ", f"{check.what}: {check.how}", call.width, 8))
+    _tell_where(call, root, task_id, _LOOK if checks else _STOPPED)
 
 
 def _tell_where(call: Call, root: Path, task_id: str, commands: Sequence[tuple[str, str]]) -> None:

@@ -20,7 +20,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel, ChildLog, Deadline, LeaseStore
-from coterie.process.processes import Machine, end_marked_in_thread
+from coterie.process.processes import PidScope, end_marked_in_thread
 
 if TYPE_CHECKING:
     from coterie.workspace.stderr_file import StderrFile
@@ -35,7 +35,7 @@ class TaskChildren:
 
     leases: LeaseStore
     fence: Fence
-    machine: Machine
+    machine: PidScope
     stderr_files: StderrFiles | None = None
     """Stores the stderr of members' processes; None discards it."""
     deadline: Deadline | None = None

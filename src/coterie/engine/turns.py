@@ -282,8 +282,8 @@ class TurnRunner:
             case update.Asked() | update.Delegated():
                 await channel.answer(emitted.key, await self._answer(attempt, emitted))
                 run.show_state(attempt.member, "working")
-            case update.Remembered():
-                await self._remember(attempt, emitted)
+            case update.ThreadAppended():
+                await self._append_thread(attempt, emitted)
             case update.Spent(usage, is_last):
                 await self._spend(attempt, attempt.used(usage) or usage, is_last=is_last)
             case update.Waiting() if emitted != attempt.waiting:  # shown once, even if repeated
@@ -324,14 +324,14 @@ class TurnRunner:
         answer = await self._questions.ask(name, question, interrupts=attempt.interrupts)
         return answer.response
 
-    async def _remember(self, attempt: Attempt, remembered: update.Remembered) -> None:
-        writes, records = attempt.remember(remembered)
+    async def _append_thread(self, attempt: Attempt, appended: update.ThreadAppended) -> None:
+        writes, records = attempt.append_thread(appended)
 
         def show() -> None:
             for record in records:
                 self._run.observer.saw(record)
 
-        if remembered.gates:
+        if appended.gates:
             await self._run.commit(*writes, after=show)
         else:
             self._run.post(*writes, after=show)

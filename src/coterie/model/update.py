@@ -143,7 +143,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class ThreadAppended:
     """A built-in agent adds to its thread.
 
     Stored in one transaction with the tool calls that the entries concern: after a crash, what the
@@ -245,7 +245,7 @@ Update = (
     | ToolCallStarted
     | ToolCallFinished
     | Asked
-    | Remembered
+    | ThreadAppended
     | Spent
     | Delegated
     | Waiting

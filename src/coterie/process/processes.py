@@ -145,7 +145,7 @@ def _ask_psutil(pid: int, question: Callable[[psutil.Process], T], otherwise: T)
 
 
 @dataclass(frozen=True)
-class Machine:
+class PidScope:
     """The scope in which a pid is valid; different machines cannot see each other's processes.
 
     A container on the same host has the same boot id and may have the same host name, so the
@@ -157,7 +157,7 @@ class Machine:
     pid_namespace: str | None
 
     @classmethod
-    def here(cls) -> Machine:
+    def here(cls) -> PidScope:
         """The machine of this process.  Reads files: not for the event loop."""
         boot_id = _read(PROC / "sys/kernel/random/boot_id").decode().strip()
         namespace = None

@@ -27,7 +27,7 @@ from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnInterrupted, Update
 from coterie.ports import Channel, ChildLog, Owners, Storage, Workflow
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 
@@ -254,7 +254,7 @@ async def scripted_project(
     mine = storage or await SqliteStorage.open(folder / "coterie.db")
     owners = owners or FlockOwners(folder / "owners", "here")
     await owners.begin()
-    machine = await anyio.to_thread.run_sync(Machine.here)
+    machine = await anyio.to_thread.run_sync(PidScope.here)
     claimant = Claimant(owners, mine.leases, NoopReaper(), machine)
     flows = [workflow or Chat(), *more]
     engine = Engine(mine, {flow.name: flow for flow in flows}, claimant, root=root)

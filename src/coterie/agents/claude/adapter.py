@@ -25,7 +25,7 @@ from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
-from coterie.process.child import NothingStarts
+from coterie.process.child import DryRunChildLog
 from coterie.tools.read_only_sandbox import read_only_sandbox
 from coterie.workspace import homes
 
@@ -207,7 +207,7 @@ class _Opening:
         """
         words = (*self.adapter.agent.base_args, *self.member.additional_args)
         unseen = any(word.startswith(_UNSEEN_KEYS) for word in (*self.env, *words))
-        unasked = isinstance(self.adapter.children, NothingStarts)
+        unasked = isinstance(self.adapter.children, DryRunChildLog)
         if unseen or unasked or self.workspace.rehearsal is not None:
             return False
         process = await self._start(self.workspace.home, *STATUS_ARGUMENTS)

@@ -18,13 +18,13 @@ from coterie.engine.lease import Claimant
 from coterie.errors import LeaseLost, TaskBusy
 from coterie.model.journal import AppendMessage, ChildLease, Fence
 from coterie.ports import Owners, Storage
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import TASK, created, message
 
 TIMEOUT = 30.0
 """How long proving a death may take; in practice as long as the implementation waits."""
-HERE = Machine("here", "boot", "ns")
+HERE = PidScope("here", "boot", "ns")
 
 
 class RecordingReaper:
