@@ -554,10 +554,10 @@ FIELDS = st.sampled_from(
     )
 )
 def test_no_field_of_any_type_harms(messages: list[tuple[str, str, Json]]) -> None:
-    heard = ClaudeTurn("message", "/w")
+    claude_turn = ClaudeTurn("message", "/w")
     for kind, subtype, fields in messages:
-        assert list(heard.hear({"type": kind, "subtype": subtype, **fields}))
-    assert heard.end()
+        assert list(claude_turn.handle({"type": kind, "subtype": subtype, **fields}))
+    assert claude_turn.end()
 
 
 async def test_it_ends_in_the_middle(claude: RecordedClaude) -> None:

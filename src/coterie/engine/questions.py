@@ -174,27 +174,30 @@ class Questions:
         message until the question is answered.
         """
         run, task_id = self._run, interaction.task_id
-        for word in await run.storage.inbox.requests(run.task.task_id):
+        for request in await run.storage.inbox.requests(run.task.task_id):
             is_reply = (
-                word.kind == "say"
-                and word.author == interaction.author_actor_id
-                and word.text.strip()
+                request.kind == "say"
+                and request.author == interaction.author_actor_id
+                and request.text.strip()
             )
-            if is_turn and (is_reply or word.kind == "end"):
-                answer = {"author_actor_id": interaction.author_actor_id, "input_value": word.text}
-            elif if_ended and word.kind == "end":
-                answer = {"author_actor_id": word.author, "selected_option_id": if_ended}
+            if is_turn and (is_reply or request.kind == "end"):
+                answer = {
+                    "author_actor_id": interaction.author_actor_id,
+                    "input_value": request.text,
+                }
+            elif if_ended and request.kind == "end":
+                answer = {"author_actor_id": request.author, "selected_option_id": if_ended}
             else:
                 continue
             response = Response(
                 interaction_id=interaction.interaction_id, task_id=task_id, **answer
             )
             event = answer_of(response)
-            if not is_turn:  # the workflow hears it right after the answer
-                run.hear(word)
+            if not is_turn:  # the workflow reads it right after the answer
+                run.queue_message(request)
                 await run.storage.inbox.respond(event)
-            elif await run.storage.inbox.respond(event, word.id):
-                run.acted_on(word)
+            elif await run.storage.inbox.respond(event, request.id):
+                run.acted_on(request)
             return
 
 

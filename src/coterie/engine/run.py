@@ -338,7 +338,7 @@ class _Run:
     async def _act_on(self, request: Request, scope: anyio.CancelScope) -> None:
         match request.kind:
             case "say" | "end":
-                self._run.hear(request)
+                self._run.queue_message(request)
             case "interrupt":
                 await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
                 if self._turns is not None:

@@ -241,9 +241,9 @@ class TaskRun:
     journal: Journal
     conversation: list[Message]
     services: RunServices = RunServices()
-    unheard: list[Request] = field(default_factory=list[Request])
-    """Messages from people that the workflow has not heard yet."""
-    has_unheard: anyio.Event = field(default_factory=anyio.Event)  # set when there are any
+    unread: list[Request] = field(default_factory=list[Request])
+    """Messages from people that the workflow has not read yet."""
+    has_unread: anyio.Event = field(default_factory=anyio.Event)  # set when there are any
     stops: MemberStops = field(default_factory=MemberStops)
     owners: Owners = field(kw_only=True)  # tells which owners are alive
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
@@ -271,17 +271,17 @@ class TaskRun:
         self._seen.add(request_id)
         return True
 
-    def hear(self, request: Request) -> None:
+    def queue_message(self, request: Request) -> None:
         """Queue what somebody said for the workflow, once."""
         self._seen.add(request.id)
-        if request not in self.unheard:
-            self.unheard.append(request)
-        self.has_unheard.set()
+        if request not in self.unread:
+            self.unread.append(request)
+        self.has_unread.set()
 
     def acted_on(self, request: Request) -> None:
-        """Drop a message that was used as an answer: the workflow must not hear it as well."""
+        """Drop a message that was used as an answer: the workflow must not read it as well."""
         self._seen.add(request.id)
-        self.unheard[:] = [word for word in self.unheard if word.id != request.id]
+        self.unread[:] = [one for one in self.unread if one.id != request.id]
 
     def load(self, history: TaskHistory) -> None:
         """Restore the state of the run from what is recorded."""

@@ -255,7 +255,7 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer, *, resum
         message = await process.receive()
         request, response = mapping(message.get("request")), mapping(message.get("response"))
         if request.get("subtype") == channel.SUBTYPE:
-            server.hear(text(message.get("request_id")), request, in_turn=False)
+            server.handle(text(message.get("request_id")), request, in_turn=False)
         elif response.get("request_id") == request_id:
             is_answered = True
         elif message.get("type") == "result" and message.get("is_error") is True:

@@ -67,7 +67,7 @@ class TeamToolServer:
         """Whether Claude has listed its tools."""
         self._control = control
 
-    def hear(self, request_id: str, request: Object, *, in_turn: bool) -> Asked | None:
+    def handle(self, request_id: str, request: Object, *, in_turn: bool) -> Asked | None:
         """Answer a message, or return the question to ask first."""
         self.is_met = True
         message = mapping(request.get("message"))
@@ -217,7 +217,7 @@ class ClaudeChannel(ProcessChannel):
 
     def _read(self, turn: ClaudeTurn, message: Object, diff: str) -> Iterable[Update]:
         if message.get("type") != "control_request":
-            return turn.hear(message)
+            return turn.handle(message)
         request_id = text(message.get("request_id"))
         request = mapping(message.get("request"))
         if request.get("subtype") == "can_use_tool":
@@ -235,7 +235,7 @@ class ClaudeChannel(ProcessChannel):
                 self._control.reply(request_id, _opinion(call.name))
             case str(subtype) if subtype == SUBTYPE:
                 in_turn = not turn.interrupted
-                yield self._server.hear(request_id, request, in_turn=in_turn) or Activity()
+                yield self._server.handle(request_id, request, in_turn=in_turn) or Activity()
             case other:
                 self._control.refuse(request_id, f"Coterie does not support {other}")
                 yield Activity()
@@ -246,7 +246,7 @@ class ClaudeChannel(ProcessChannel):
         for message in self._process.drop_pending():
             request, request_id = mapping(message.get("request")), text(message.get("request_id"))
             if request.get("subtype") == SUBTYPE:
-                self._server.hear(request_id, request, in_turn=False)
+                self._server.handle(request_id, request, in_turn=False)
             elif message.get("type") == "control_request":
                 self._control.refuse(request_id, "No turn is running.")
 

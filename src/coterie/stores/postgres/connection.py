@@ -46,14 +46,14 @@ class PgConnection:
     def __init__(
         self,
         connection: psycopg.Connection,
-        heard: Callable[[str], None],
+        on_notify: Callable[[str], None],
         lost: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._server = connection.pgconn
         self._server.nonblocking = 1
         self._loop = asyncio.get_running_loop()
-        self._heard = heard
+        self._on_notify = on_notify
         self._lost = lost
         self._answered: Callable[[ServerReply], None] | None = None
         self._reply = ServerReply()
@@ -96,7 +96,7 @@ class PgConnection:
                 self._take(self._server.get_result())
             # Last: a notification may arrive in the middle of results, and is read with them.
             while self._is_open and (note := self._server.notifies()) is not None:
-                self._heard(note.extra.decode())
+                self._on_notify(note.extra.decode())
         except psycopg.Error:
             self._break()
 

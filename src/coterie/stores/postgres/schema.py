@@ -280,7 +280,7 @@ def opened(
         _make_ready(connection, store)
         if known is not None:
             known.check(store, connection)
-        return _prepared_connection(connection, writer, is_new=is_new)
+        return _prepared(connection, writer, is_new=is_new)
     except psycopg.OperationalError:
         connection.close()
         raise
@@ -312,9 +312,7 @@ def _make_ready(connection: psycopg.Connection, store: StoreUrl) -> None:
     connection.execute("LISTEN coterie")
 
 
-def _prepared_connection(
-    connection: psycopg.Connection, writer: str, *, is_new: bool
-) -> PreparedConnection:
+def _prepared(connection: psycopg.Connection, writer: str, *, is_new: bool) -> PreparedConnection:
     if is_new:
         connection.execute("INSERT INTO writers (id, batch, told) VALUES (%s, 0, '')", [writer])
     row = connection.execute("SELECT batch, told FROM writers WHERE id = %s", [writer]).fetchone()

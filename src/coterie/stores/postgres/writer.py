@@ -335,7 +335,7 @@ class PostgresWriter:
 
     def _attach(self, prepared: PreparedConnection) -> PgConnection:
         self._connection = connection = PgConnection(
-            prepared.connection, self.watch.heard, self._lost
+            prepared.connection, self.watch.on_notify, self._lost
         )
         return connection
 

@@ -155,7 +155,7 @@ class PipelineStepRun:
     changes_files: ClassVar[bool] = False
     """Whether what members leave in the folder is part of the change."""
     uses_words: ClassVar[bool] = False
-    """Whether what people say changes what is done here; else later steps hear it too."""
+    """Whether what people say changes what is done here; else later steps read it too."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Run the step; `message` is what the user said, or why it is run again."""

@@ -86,11 +86,11 @@ class TicketScheduler:
         """Work until everything is done and the user has confirmed the report."""
         while True:
             await self._carry_out()
-            await self._hear()
+            await self._read_messages()
             if self._unread:
                 continue
             outcome = await confirmed_report(self._services)
-            await self._hear()
+            await self._read_messages()
             if isinstance(outcome, str):
                 await self._replan(f"the user saw the final report and says: {outcome}")
             elif not self._unread:  # otherwise they said something while they looked at it
@@ -198,10 +198,10 @@ class TicketScheduler:
         """Take in what people say."""
         while True:
             await self._context.words()
-            await self._hear()
+            await self._read_messages()
             self._wake.set()
 
-    async def _hear(self) -> None:
+    async def _read_messages(self) -> None:
         await self._context.heard(step_name.messages_before(len(self._context.conversation)))
 
     async def _replan(self, why: str) -> None:
