@@ -12,7 +12,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.app.demo import DemoCheck
-from coterie.cli.demo import _farewell
+from coterie.cli.demo import _print_summary
 from coterie.cli.main import Call
 from coterie.rehearsal import demo_shop
 from coterie.rehearsal.demo_shop import DemoShop
@@ -137,7 +137,7 @@ def test_a_narrow_terminal_breaks_no_word_and_no_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     check = DemoCheck("had a conflict, resolved by its author", "T2, T3 and T4", passed=True)
-    _farewell(Narrow(), Path("/shop"), "k3f9", [check])
+    _print_summary(Narrow(), Path("/shop"), "k3f9", [check])
     assert capsys.readouterr().out == snapshot("""\
 
  ok     had a conflict, resolved by its

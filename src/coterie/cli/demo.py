@@ -236,7 +236,7 @@ async def _work(call: Call, stage: DemoProject) -> int:
         checks = await check_demo(app, task_id) if code == 0 else ()
     async with App.open(stage.project.root) as app:
         await app.allow(task_id)  # it was started in a home of its own; it continues in the user's
-    _farewell(call, stage.project.root, task_id, checks)
+    _print_summary(call, stage.project.root, task_id, checks)
     return code or int(not all(check.passed for check in checks))
 
 
@@ -255,7 +255,7 @@ class _Outcome(JsonLines):
         await super().finished(app, result)
 
 
-def _farewell(call: Call, root: Path, task_id: str, checks: Sequence[DemoCheck]) -> None:
+def _print_summary(call: Call, root: Path, task_id: str, checks: Sequence[DemoCheck]) -> None:
     call.line()
     for check in checks:
         mark = call.paint("ok", "good") if check.passed else call.paint("NO", "bad")

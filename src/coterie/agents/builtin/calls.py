@@ -222,11 +222,11 @@ class BuiltinCalls:
         toolbox = self._services.toolbox
         diff = ""
         if prepared.tool.previews:
-            foreseen = await self._interrupter.run(partial(toolbox.preview, prepared))
-            if foreseen.is_error:
-                yield self._ended(request, foreseen)
+            preview = await self._interrupter.run(partial(toolbox.preview, prepared))
+            if preview.is_error:
+                yield self._ended(request, preview)
                 return
-            diff = str(foreseen.output.get("diff", ""))
+            diff = str(preview.output.get("diff", ""))
         action = prepared.action
         call = PendingCall(
             call_id=request.id,

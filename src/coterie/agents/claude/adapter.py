@@ -233,7 +233,7 @@ class _Opening:
             channel.ControlChannel(process), Serving(self.workspace.others)
         )
         try:
-            await _greet(process, server, resumed=resumed)
+            await _handshake(process, server, resumed=resumed)
         except AgentProcessEnded as end:
             if resumed and _LOST in end.tail:
                 raise _ThreadLost from end
@@ -243,7 +243,9 @@ class _Opening:
         return channel.ClaudeChannel(process, server, thread, self.workspace, sandbox)
 
 
-async def _greet(process: AgentProcess, server: channel.TeamToolServer, *, resumed: bool) -> None:
+async def _handshake(
+    process: AgentProcess, server: channel.TeamToolServer, *, resumed: bool
+) -> None:
     """Initialize Claude, which prints nothing before that.
 
     Claude contacts our tool server before it answers; wait until it has listed the tools, so that

@@ -180,7 +180,7 @@ class ClaudeChannel(ProcessChannel):
             if message is None:
                 await self._on_timeout(turn)
                 continue
-            for update in self._read(turn, message, await self._foreseen(turn, message)):
+            for update in self._read(turn, message, await self._edit_diff(turn, message)):
                 yield update
             if turn.failure is not None and not turn.interrupted:
                 await self.interrupt()
@@ -206,7 +206,7 @@ class ClaudeChannel(ProcessChannel):
             end = replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
         return self._server.serving.finished(end)
 
-    async def _foreseen(self, turn: ClaudeTurn, message: Object) -> str:
+    async def _edit_diff(self, turn: ClaudeTurn, message: Object) -> str:
         """Return the diff of an edit that Claude asks permission for; empty for other messages."""
         request = mapping(message.get("request"))
         tool = text(request.get("tool_name"))

@@ -135,7 +135,7 @@ class CodexOpening:
         return await open_or_end(process, self._opened(JsonRpc(process, jsonrpc=False)), readable)
 
     async def _opened(self, rpc: JsonRpc) -> channel.CodexChannel:
-        await self._greet(rpc)
+        await self._handshake(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
         if self.permits is not None:
@@ -152,7 +152,7 @@ class CodexOpening:
         known = channel.CodexThread(thread_id, self.home, rollout)
         return channel.CodexChannel(rpc, known, self.leftovers, self.serving, self.permits)
 
-    async def _greet(self, rpc: JsonRpc) -> None:
+    async def _handshake(self, rpc: JsonRpc) -> None:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
         can = {"experimentalApi": True, "optOutNotificationMethods": list(_UNHEARD)}
         try:
