@@ -101,7 +101,7 @@ def _summary(report: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
     }
 
 
-class Lenient(DemoShop):
+class LenientManager(DemoShop):
     """A manager that approves everything."""
 
     async def answer(self, request: CompletionRequest) -> Answer:
@@ -113,7 +113,7 @@ class Lenient(DemoShop):
 def test_a_promise_that_is_not_kept_is_a_failure(
     bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_shop, "DemoShop", Lenient)
+    monkeypatch.setattr(demo_shop, "DemoShop", LenientManager)
     ran = InProcessCli(bare.user)("demo", "--json")
     assert (ran.err, ran.code) == ("", 1)
     outcome, result = ran.lines[-2:]
@@ -127,7 +127,7 @@ def test_a_promise_that_is_not_kept_is_a_failure(
     }
 
 
-class Narrow(Call):
+class NarrowCall(Call):
     @property
     def width(self) -> int:
         return 44
@@ -137,7 +137,7 @@ def test_a_narrow_terminal_breaks_no_word_and_no_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     check = DemoCheck("had a conflict, resolved by its author", "T2, T3 and T4", passed=True)
-    _print_summary(Narrow(), Path("/shop"), "k3f9", [check])
+    _print_summary(NarrowCall(), Path("/shop"), "k3f9", [check])
     assert capsys.readouterr().out == snapshot("""\
 
  ok     had a conflict, resolved by its

@@ -18,7 +18,7 @@ from coterie.ports import Observer
 from tests.cli.recorded import TEAM
 
 
-class Limited:
+class RateLimitedApp:
     """A task whose second member has used up its rate limit."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Limited:
 async def test_a_rate_limit_is_shown_with_what_to_paste(at_reset: bool) -> None:
     lines: list[tuple[str, dict[str, object]]] = []
     face = JsonLines(lambda kind, fields, _: lines.append((kind, fields)))
-    app = Limited()
+    app = RateLimitedApp()
     options = WaitOptions(0.0, at_reset=at_reset)
     code = await run_task(Call(), cast("App", app), "k3f9", face, StopRequest(), options)
     assert (code, app.at_reset) == (3, at_reset)

@@ -74,7 +74,7 @@ async def test_an_owner_that_nobody_knows_is_not_dead(tmp_path: Path) -> None:
         assert await mine.living("nobody") is None
 
 
-class Watching(RecordingReaper):
+class WatchingReaper(RecordingReaper):
     """Records whether the owner was already declared dead when its survivors were ended."""
 
     def __init__(self, rows: SqliteOwnerRows, left: Sequence[int]) -> None:
@@ -94,7 +94,7 @@ async def test_survivors_are_ended_before_their_owner_is_declared_dead(
 ) -> None:
     async with owners_in(tmp_path) as (gone, _, _), owners_in(tmp_path) as (mine, storage, _):
         owner = killed(gone)
-        reaper = Watching(SqliteOwnerRows(tmp_path / "owners.db"), left)
+        reaper = WatchingReaper(SqliteOwnerRows(tmp_path / "owners.db"), left)
         mine.reaper = reaper
         fence = await make_task(storage, owner, TASK)
         await storage.leases.record_child(fence, child(owner, HERE))  # marked by its owner's id
@@ -105,7 +105,7 @@ async def test_survivors_are_ended_before_their_owner_is_declared_dead(
         assert (mine.folder / owner).exists() is bool(left)
 
 
-class Slow(RecordingReaper):
+class SlowReaper(RecordingReaper):
     """Waits until every other reaper has come as far."""
 
     def __init__(self, both: list[anyio.Event]) -> None:
@@ -131,7 +131,7 @@ async def test_who_ends_the_survivors_of_an_owner_is_not_taken_for_it(tmp_path: 
         owner = killed(gone)
         fence = await make_task(storage, owner, TASK)
         await storage.leases.record_child(fence, child("m1", HERE))
-        mine.reaper, other.reaper = Slow(both), Slow(both)
+        mine.reaper, other.reaper = SlowReaper(both), SlowReaper(both)
 
         async def look(owners: LeasedOwners) -> None:
             found.append(await is_dead(owners, owner))
@@ -147,11 +147,11 @@ async def test_who_ends_the_survivors_of_an_owner_is_not_taken_for_it(tmp_path: 
 async def test_an_owner_that_another_declares_dead_meanwhile_is_dead(tmp_path: Path) -> None:
     async with owners_in(tmp_path, THERE) as (gone, _, _), owners_in(tmp_path) as (mine, _, _):
 
-        class Declared(TakeoverAtOnce):
+        class DeclaredTakeover(TakeoverAtOnce):
             async def allows(self, row: OwnerRow, silent: float) -> bool:
                 return not await mine.rows.declare_dead(row.id, None)
 
-        mine.takeover = Declared()
+        mine.takeover = DeclaredTakeover()
         mine._silent.times = LeaseTimes(ttl=1e-9, beat=1e-10, soft=1e-10, margin=1e-9)
         assert [await is_dead(mine, gone.me) for _ in range(2)] == [False, True]
 

@@ -53,7 +53,7 @@ class Diagram(DemoShop):
 
 
 @dataclass(frozen=True)
-class Asking:
+class AskingObserver:
     """Passes on every question."""
 
     questions: MemoryObjectSendStream[str]
@@ -85,7 +85,7 @@ async def answered_run(app: App, task_id: str) -> tuple[ResultRecord, list[str]]
     async with questions, anyio.create_task_group() as group:
         group.start_soon(answer)
         with send:
-            return await app.run(task_id, Asking(send), wait=None), answered
+            return await app.run(task_id, AskingObserver(send), wait=None), answered
     raise AssertionError("the run has an end")
 
 

@@ -47,7 +47,7 @@ _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
 """What a Codex without an app-server says: it takes the subcommand for a prompt, or rejects it."""
 ASKS_ALWAYS = "untrusted"
 """The policy under which Codex asks about every command and every patch, whatever they do."""
-_UNHEARD = ("thread/readState/changed", "turn/diff/updated")
+_OPT_OUT = ("thread/readState/changed", "turn/diff/updated")
 
 
 class NoAppServer(Exception):
@@ -154,7 +154,7 @@ class CodexOpening:
 
     async def _handshake(self, rpc: JsonRpc) -> None:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
-        can = {"experimentalApi": True, "optOutNotificationMethods": list(_UNHEARD)}
+        can = {"experimentalApi": True, "optOutNotificationMethods": list(_OPT_OUT)}
         try:
             await rpc.request("initialize", {"clientInfo": client, "capabilities": can})
         except RpcError as error:
