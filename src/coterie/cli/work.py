@@ -273,8 +273,8 @@ def _begin(call: Call, start: StartRequest, wait: float | None) -> NoReturn:
     from coterie.cli.main import current_project
     from coterie.cli.running import WaitOptions, start_task
 
-    options = WaitOptions.of(call, wait)
-    raise click.exceptions.Exit(anyio.run(start_task, call, current_project(call), start, options))
+    waiting = WaitOptions.of(call, wait)
+    raise click.exceptions.Exit(anyio.run(start_task, call, current_project(call), start, waiting))
 
 
 def _prepare_team(call: Call, choose: Choose, rehearsal: Rehearsal = False) -> TeamView:

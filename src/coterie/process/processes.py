@@ -158,7 +158,7 @@ class PidScope:
 
     @classmethod
     def here(cls) -> PidScope:
-        """The machine of this process.  Reads files: not for the event loop."""
+        """The scope of this process.  Reads files: not for the event loop."""
         boot_id = _read(PROC / "sys/kernel/random/boot_id").decode().strip()
         namespace = None
         with suppress(OSError):

@@ -96,9 +96,9 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _connection(at: str, wait: float) -> sqlite3.Connection:
+def _connection(at: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(
-        at, timeout=wait, isolation_level=None, check_same_thread=False, uri=True
+        at, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True
     )
 
 
