@@ -99,7 +99,7 @@ class BenchMember:
             caps = Caps(max_turns=TURNS + 1, max_rounds=None)
             team = Team(name="bench", members=(self.member,))
             task = await app.create(StartRequest(team, "Say yes.", caps, rehearsal=True))
-            await app.run(task, timing, patience=0)
+            await app.run(task, timing, wait=0)
         return timing.turns
 
 

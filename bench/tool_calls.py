@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.bare import TEXT, Cost, interleaved
-from coterie.agents.builtin.conversation import Conversation, Reply, ToolCallRequest
+from coterie.agents.builtin.conversation import ModelInput, Reply, ToolCallRequest
 from coterie.agents.builtin.services import TurnServices
 from coterie.agents.builtin.thread import BuiltinThread
 from coterie.agents.builtin.turn import BuiltinChannel
@@ -58,9 +58,7 @@ class Reader:
     calls: int
     made: int = 0
 
-    async def reply(
-        self, conversation: Conversation
-    ) -> AsyncGenerator[TextDelta | Activity | Reply]:
+    async def reply(self, model_input: ModelInput) -> AsyncGenerator[TextDelta | Activity | Reply]:
         """Yield the next call, or the end."""
         self.made += 1
         if self.made > self.calls:

@@ -23,7 +23,7 @@ _GIVEN = 4
 """Turns per day at first, and how many are added whenever a question asks for more."""
 _ANSWERED = 0.2
 """Probability of answering an open question, in each iteration without a kill."""
-_PATIENCE = 180.0
+_TIMEOUT = 180.0
 """Seconds before a project times out."""
 _WAITS = 3
 """Exit code of a chat that waits for its user."""
@@ -84,7 +84,7 @@ class BudgetChaos:
     def _run_to_completion(self, project: Path, kills: int) -> None:
         """Keep every chat running until it is done; kill one, or answer, every now and then."""
         running: dict[int, subprocess.Popen[bytes]] = {}
-        left, until = set(range(self.chats)), monotonic() + _PATIENCE
+        left, until = set(range(self.chats)), monotonic() + _TIMEOUT
         while left and monotonic() < until:
             for number in list(left):
                 process = running.get(number) or self._start(project, number)

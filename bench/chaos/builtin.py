@@ -55,7 +55,7 @@ _TEAM = Team(
 
 
 @dataclass
-class Counting:
+class CountingModel:
     """A model that makes `calls` calls, one after the other, judging by what it sees was done.
 
     It remembers nothing, as no model does: each step follows from the results before it.
@@ -121,7 +121,7 @@ class BuiltinChaos:
     ) -> Outcome:
         """Run tasks until this many kills have happened, the last task to its end."""
         async with (
-            RehearsalServer(Counting(self.calls)) as server,
+            RehearsalServer(CountingModel(self.calls)) as server,
             await anyio.open_process(
                 [sys.executable, "-m", __spec__.name, server.url], cwd=ROOT, stderr=None
             ) as parent,
@@ -259,7 +259,7 @@ async def _own(project: Path, url: str) -> int:
             task = await app.create(
                 StartRequest(_TEAM, "Do all of it.", rehearsal=True, workflow="solo")
             )
-        result = await app.run(task, NullObserver(), patience=None)
+        result = await app.run(task, NullObserver(), wait=None)
     return 0 if result.status == "completed" else 1
 
 

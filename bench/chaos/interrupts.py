@@ -96,9 +96,9 @@ class InterruptChaos:
                 await anyio.to_thread.run_sync(self.stores.settle, project, self.keeper)
                 most = min(kills, self.outcome.kills + self.kills_each)
                 chat = _Chat(project, self._random, self.outcome)
-                with anyio.move_on_after(120) as patience:
+                with anyio.move_on_after(120) as scope:
                     await chat.run_to_completion(parent, most)
-                if patience.cancelled_caught:
+                if scope.cancelled_caught:
                     self.outcome.wrong.append(f"{project.name}: it did not end")
                     break
                 await chat.count()
@@ -188,7 +188,7 @@ class _Chat:
             [task] = await app.tasks()
             messages = await app.storage.conversation.messages(task.id)
             turns = await app.storage.journal.turns(task.id)
-            unheard = [request.text for request in await app.storage.inbox.requests(task.id)]
+            unread = [request.text for request in await app.storage.inbox.requests(task.id)]
             damage = await app.storage.problems()
         marks: list[str] = []
         with suppress(FileNotFoundError):  # every turn was interrupted before its agent had begun
@@ -202,7 +202,7 @@ class _Chat:
         outcome.repeated += max(executions - spoken, 0)
         outcome.overlaps += marks.count("overlap")
         outcome.survivors += is_locked(self._project / "lock")
-        wrong = [*damage, *_lost_words(self._words, messages, unheard), *_wrong(messages, turns)]
+        wrong = [*damage, *_lost_words(self._words, messages, unread), *_wrong(messages, turns)]
         if task.status != "completed":
             wrong.append(f"it is {task.status}")
         if executions > spoken + self._kills:
@@ -211,10 +211,10 @@ class _Chat:
 
 
 def _lost_words(
-    words: Sequence[str], messages: Sequence[Message], unheard: Sequence[str]
+    words: Sequence[str], messages: Sequence[Message], unread: Sequence[str]
 ) -> Iterator[str]:
     """Yield messages not on record exactly once; the last may wait for a chat that has ended."""
-    times = Counter([message.text for message in messages if message.member == YOU] + [*unheard])
+    times = Counter([message.text for message in messages if message.member == YOU] + [*unread])
     for text in words:
         if times[text] != 1:
             yield f"{text!r} is there {times[text]} times"
@@ -245,7 +245,7 @@ async def _own(project: Path, turns: int) -> int:
         if task is None:
             caps = Caps(max_turns=turns, max_rounds=None, floor="ask")
             task = await app.create(StartRequest(_TEAM, "turn 0", caps))
-        result = await app.run(task, NullObserver(), patience=None)
+        result = await app.run(task, NullObserver(), wait=None)
     return 0 if result.status == "completed" else 1
 
 

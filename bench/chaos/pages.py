@@ -20,7 +20,7 @@ from urllib.error import URLError
 
 from playwright.sync_api import Browser, BrowserContext, Error, Page
 
-from bench.page.browser import PATIENCE, Watch
+from bench.page.browser import TIMEOUT, Watch
 from bench.page.machine import Machine, Server
 from bench.page.screens import ROWS, answer, asked, board, card, rows
 
@@ -202,6 +202,6 @@ class _Tabs:
 
 def _opened(context: BrowserContext, address: str) -> Page:
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
+    page.set_default_timeout(TIMEOUT)
     page.goto(address)
     return page

@@ -23,7 +23,7 @@ _AGENT = Path(pipeline_agent.__file__)
 _ROOT = _AGENT.parents[2]
 _SPAN = 3.0
 """A kill comes within this many seconds, so that a pipeline lives through several."""
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 _MESSAGE = "Add coupons"
 
 
@@ -101,7 +101,7 @@ class PipelineChaos:
                 process.wait()
                 self.tally.kills += 1
         with suppress(subprocess.TimeoutExpired):
-            _start(project).wait(_PATIENCE)
+            _start(project).wait(_TIMEOUT)
 
     def _count(self, project: Path, expected: object, needed: int) -> None:
         tally, words = self.tally, executions(project)

@@ -32,7 +32,7 @@ _EARLY = 0.2
 """Share of kills timed from the start of the process, which may hit its takeover."""
 _SPAN = 0.7
 """A kill comes within this many seconds, so that a session lives through several."""
-_PATIENCE = 120.0
+_TIMEOUT = 120.0
 WAITS = 3
 """Exit code of a session that waits for its user."""
 
@@ -125,7 +125,7 @@ class TicketChaos:
             if killed < kills:
                 self.wait(process, project)
             try:
-                code = process.wait(0.0 if killed < kills else _PATIENCE)
+                code = process.wait(0.0 if killed < kills else _TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

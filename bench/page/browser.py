@@ -21,9 +21,9 @@ from playwright.sync_api import (
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 """The shell draws no windows, which would cost more than the pages in them."""
-PATIENCE = 60_000
+TIMEOUT = 60_000
 """Milliseconds; generous, for a busy machine."""
-expect.set_options(timeout=PATIENCE)
+expect.set_options(timeout=TIMEOUT)
 _Made = TypeVar("_Made")
 
 # Every window of a full browser loads two more pages for suggestions below its address bar, which
@@ -82,7 +82,7 @@ class Watch:
         self.context = context
         self.found: list[str] = []
         self._origins = {*origins}
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT)
         context.on("request", self._requested)
         context.on("console", self._logged)
         context.on("dialog", lambda dialog: self.found.append(f"dialog: {dialog.message}"))

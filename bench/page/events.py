@@ -13,7 +13,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, Response, expect
 
-from bench.page.browser import PATIENCE, chromium
+from bench.page.browser import TIMEOUT, chromium
 from bench.page.machine import ROOT, Machine, Server
 from bench.page.screens import ROWS, TO_END, connection
 
@@ -103,7 +103,7 @@ def committed(held: subprocess.Popen[str]) -> list[float]:
 def delays(browser: Browser, server: Server, root: Path, machine: Machine, seconds: int) -> Delays:
     """Measure fifty events a second in five tabs, starting once all tabs are open."""
     context = browser.new_context()
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT)
     context.add_init_script(_SEEN)
     _signed_in(context, server)
     turns = seconds * PER_SECOND
@@ -142,7 +142,7 @@ def _delays(tab: Page, kept: list[float]) -> list[float]:
 def long_talk(browser: Browser, server: Server, root: Path, messages: int) -> LongTalk:
     """Open a conversation at its end, and scroll towards its beginning."""
     context = browser.new_context()
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(TIMEOUT)
     _signed_in(context, server)
     page = context.new_page()
     begun: float = page.evaluate("Date.now()")

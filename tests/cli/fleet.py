@@ -19,7 +19,7 @@ import psycopg
 
 from tests.cli.command import CommandResult, forked
 
-PATIENCE = 240.0
+TIMEOUT = 240.0
 """Generous, for a busy machine: these tests check the order of things, never their speed."""
 _GIT = {
     "GIT_AUTHOR_NAME": "Ada",
@@ -64,7 +64,7 @@ class Computer:
 
     def __call__(self, *words: str) -> CommandResult:
         """Run a command in the clone to its end."""
-        return CommandResult(*forked().run(words, None, self.clone, self.env, PATIENCE))
+        return CommandResult(*forked().run(words, None, self.clone, self.env, TIMEOUT))
 
     def rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         """Query the store."""
@@ -139,7 +139,7 @@ class Fleet:
 
 def until(condition: Callable[[], object]) -> None:
     """Wait until the condition holds."""
-    late = time.monotonic() + PATIENCE
+    late = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < late, "it did not come about"
         time.sleep(0.05)

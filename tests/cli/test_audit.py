@@ -92,10 +92,10 @@ def test_filters(audited: Cli, words: list[str], ids: list[str]) -> None:
 
 
 def test_a_member_is_selected_with_all_its_instances(in_process: Cli) -> None:
-    seats = ("ada", "ada#2", "adam")
+    instances = ("ada", "ada#2", "adam")
     calls = [
-        AuditEntry("ToolCallRequested", f"c-{seat}", "Read", seat, "k3f9", at(n))
-        for n, seat in enumerate(seats, 2)
+        AuditEntry("ToolCallRequested", f"c-{instance}", "Read", instance, "k3f9", at(n))
+        for n, instance in enumerate(instances, 2)
     ]
     record(in_process, *(AppendAudit(call) for call in calls))
     for member, mine in (("ada", ["ada", "ada#2"]), ("ada#2", ["ada#2"])):

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.app.demo import Promise
-from coterie.cli.demo import _farewell
+from coterie.app.demo import DemoCheck
+from coterie.cli.demo import _print_summary
 from coterie.cli.main import Call
 from coterie.rehearsal import demo_shop
 from coterie.rehearsal.demo_shop import DemoShop
@@ -101,7 +101,7 @@ def _summary(report: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
     }
 
 
-class Lenient(DemoShop):
+class LenientManager(DemoShop):
     """A manager that approves everything."""
 
     async def answer(self, request: CompletionRequest) -> Answer:
@@ -113,7 +113,7 @@ class Lenient(DemoShop):
 def test_a_promise_that_is_not_kept_is_a_failure(
     bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_shop, "DemoShop", Lenient)
+    monkeypatch.setattr(demo_shop, "DemoShop", LenientManager)
     ran = InProcessCli(bare.user)("demo", "--json")
     assert (ran.err, ran.code) == ("", 1)
     outcome, result = ran.lines[-2:]
@@ -127,7 +127,7 @@ def test_a_promise_that_is_not_kept_is_a_failure(
     }
 
 
-class Narrow(Call):
+class NarrowCall(Call):
     @property
     def width(self) -> int:
         return 44
@@ -136,8 +136,8 @@ class Narrow(Call):
 def test_a_narrow_terminal_breaks_no_word_and_no_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    promise = Promise("had a conflict, resolved by its author", "T2, T3 and T4", kept=True)
-    _farewell(Narrow(), Path("/shop"), "k3f9", [promise])
+    check = DemoCheck("had a conflict, resolved by its author", "T2, T3 and T4", passed=True)
+    _print_summary(NarrowCall(), Path("/shop"), "k3f9", [check])
     assert capsys.readouterr().out == snapshot("""\
 
  ok     had a conflict, resolved by its

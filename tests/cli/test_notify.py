@@ -277,7 +277,7 @@ async def _run(root: Path, terminal: IdleTerminal, task: str | None = None, wait
     async with coterie.open_project(root) as project:
         if task is None:
             task = await project.start("pair", "Mend it")
-        await App.run(project, task, terminal, patience=wait)
+        await App.run(project, task, terminal, wait=wait)
         return task
 
 

@@ -11,21 +11,21 @@ from inline_snapshot import snapshot
 from coterie.app.project import App
 from coterie.cli.main import Call
 from coterie.cli.records import JsonLines
-from coterie.cli.running import Patience, StopRequest, run_task
+from coterie.cli.running import StopRequest, WaitOptions, run_task
 from coterie.model.record import MemberRecord, ResultRecord
 from coterie.model.task import RateLimited
 from coterie.ports import Observer
 from tests.cli.recorded import TEAM
 
 
-class Limited:
+class RateLimitedApp:
     """A task whose second member has used up its rate limit."""
 
     def __init__(self) -> None:
         self.at_reset: bool | None = None
 
     async def run(
-        self, task_id: str, observer: Observer, *, patience: float | None, at_reset: bool
+        self, task_id: str, observer: Observer, *, wait: float | None, at_reset: bool
     ) -> ResultRecord:
         self.at_reset = at_reset
         observer.saw(MemberRecord(task_id, "rex", "waiting", "any words"))
@@ -40,9 +40,9 @@ class Limited:
 async def test_a_rate_limit_is_shown_with_what_to_paste(at_reset: bool) -> None:
     lines: list[tuple[str, dict[str, object]]] = []
     face = JsonLines(lambda kind, fields, _: lines.append((kind, fields)))
-    app = Limited()
-    patience = Patience(0.0, at_reset=at_reset)
-    code = await run_task(Call(), cast("App", app), "k3f9", face, StopRequest(), patience)
+    app = RateLimitedApp()
+    options = WaitOptions(0.0, at_reset=at_reset)
+    code = await run_task(Call(), cast("App", app), "k3f9", face, StopRequest(), options)
     assert (code, app.at_reset) == (3, at_reset)
     kinds = [kind for kind, _ in lines]
     assert kinds == ["member", "error", "result"]

@@ -91,11 +91,11 @@ class Terminal:
         """Press keys."""
         os.write(self.master, keys.encode())
 
-    def until(self, text: str, patience: float = 30) -> None:
+    def until(self, text: str, timeout: float = 30) -> None:
         """Read until the text is visible."""
-        end = time.monotonic() + patience
+        end = time.monotonic() + timeout
         while text not in self.emulator.shown:
-            ready = self._ready(patience=max(end - time.monotonic(), 0))
+            ready = self._ready(timeout=max(end - time.monotonic(), 0))
             assert ready, f"{text!r} never came; there was\n{self.emulator.shown}"
             self._read()
 
@@ -103,7 +103,7 @@ class Terminal:
         """Wait for the exit code, and check that the terminal is restored."""
         gone = os.pidfd_open(self.child.pid)
         with os.fdopen(gone):
-            while gone not in (ready := self._ready(gone, patience=30)):
+            while gone not in (ready := self._ready(gone, timeout=30)):
                 assert ready, f"it never ended; there was\n{self.emulator.shown}"
                 self._read()
         while self._ready():
@@ -111,8 +111,8 @@ class Terminal:
         assert termios.tcgetattr(self.slave) == self.before
         return self.child.wait()
 
-    def _ready(self, *others: int, patience: float = 0) -> list[int]:
-        return select.select([self.master, *others], [], [], patience)[0]
+    def _ready(self, *others: int, timeout: float = 0) -> list[int]:
+        return select.select([self.master, *others], [], [], timeout)[0]
 
     def _read(self) -> None:
         self.emulator.write(self.decode(os.read(self.master, 65536)))

@@ -251,7 +251,7 @@ def test_an_artifact_is_checked_against_its_file(session: Session) -> None:
 # -- side by side ------------------------------------------------------------------------------
 
 
-def at_work(seen: list[set[str]], patience: float) -> Say:
+def at_work(seen: list[set[str]], timeout: float) -> Say:
     """Record who works at the same time, and give others time to begin."""
     working: set[str] = set()
     lock = threading.Condition()
@@ -261,7 +261,7 @@ def at_work(seen: list[set[str]], patience: float) -> Say:
             working.add(ticket_in(text))
             seen.append({*working})
             lock.notify_all()
-            lock.wait_for(lambda: {"T1", "T2"} in seen, timeout=patience)
+            lock.wait_for(lambda: {"T1", "T2"} in seen, timeout=timeout)
         done = obedient(member, text)
         with lock:
             working.discard(ticket_in(text))

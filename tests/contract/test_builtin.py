@@ -17,9 +17,9 @@ from coterie.model.update import (
     Asked,
     Delegated,
     PendingCall,
-    Remembered,
     Spent,
     TextDelta,
+    ThreadAppended,
     ToolCallFinished,
     ToolCallStarted,
     TurnInterrupted,
@@ -89,7 +89,7 @@ async def test_what_is_on_record_before_anything_is_done(tmp_path: Path) -> None
             there: list[tuple[str, bool]] = []
 
             def look(update: object) -> None:
-                if isinstance(update, Remembered):
+                if isinstance(update, ThreadAppended):
                     kinds = "+".join(str(entry["kind"]) for entry in update.entries)
                     there.append((f"{kinds}{'!' * update.gates}", (it.project / "made").exists()))
 

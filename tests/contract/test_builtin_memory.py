@@ -24,7 +24,7 @@ from coterie.agents.builtin.conversation import (
     read,
     written,
 )
-from coterie.agents.builtin.thread import Fold, left_out, room_for, shown, size
+from coterie.agents.builtin.thread import SummaryDue, left_out, room_for, shown, size
 from coterie.model.tool_call import not_run
 from coterie.model.update import (
     Asked,
@@ -284,7 +284,7 @@ def test_then_the_older_part_is_summed_up() -> None:
     for number in range(40):
         entries += exchange(number, 300)
     needed = room_for(entries, 6_000)
-    assert isinstance(needed, Fold)
+    assert isinstance(needed, SummaryDue)
     assert "PROMPT:\nthe task" in needed.transcript
     assert "CALLED readFile {'path': '0.txt'}" in needed.transcript
     assert len(needed.transcript) <= 6_100
@@ -302,7 +302,7 @@ def test_then_the_older_part_is_summed_up() -> None:
     for number in range(40, 70):
         entries += exchange(number, 300)
     again = room_for(entries, 6_000)
-    assert isinstance(again, Fold)
+    assert isinstance(again, SummaryDue)
     assert again.upto > needed.upto
     assert "It read a lot." in again.transcript
     assert "CALLED readFile {'path': '0.txt'}" not in again.transcript
@@ -311,7 +311,7 @@ def test_then_the_older_part_is_summed_up() -> None:
 def test_what_is_newest_is_never_left_out() -> None:
     entries = [PromptEntry("t1", "task"), *exchange(1, 50_000)]
     trimmed = room_for(entries, 1_000)
-    assert isinstance(trimmed, Fold)
+    assert isinstance(trimmed, SummaryDue)
     entries.append(SummaryEntry(trimmed.upto, "nothing"))
     assert room_for(entries, 1_000) is None
     assert size(shown(entries)) > 49_000

@@ -340,7 +340,7 @@ def test_a_doubtful_reply_is_not_the_end_of_a_turn_after_a_crash_either() -> Non
     kept = [PromptEntry("turn/1", "look"), ReplyEntry("Action: readFile"), InboundText("none")]
     thread = BuiltinThread("t", kept)
     assert (thread.final, thread.ends_with_note) == (None, True)
-    thread.remember(ReplyEntry("Done."))
+    thread.append(ReplyEntry("Done."))
     assert thread.final == ReplyEntry("Done.")
 
 

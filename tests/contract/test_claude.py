@@ -433,7 +433,7 @@ async def test_nobody_signed_in(claude: RecordedClaude) -> None:
 async def test_an_unclear_login_status_is_left_to_the_turn(
     claude: RecordedClaude, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
-    monkeypatch.setattr("coterie.agents.claude.adapter.PATIENCE", 1.0)
+    monkeypatch.setattr("coterie.agents.claude.adapter.TIMEOUT", 1.0)
     claude.status = status
     async with claude.play(one_turn()).channel() as channel:
         assert await reply(channel, "hi") == "ok"
@@ -554,10 +554,10 @@ FIELDS = st.sampled_from(
     )
 )
 def test_no_field_of_any_type_harms(messages: list[tuple[str, str, Json]]) -> None:
-    heard = ClaudeTurn("message", "/w")
+    claude_turn = ClaudeTurn("message", "/w")
     for kind, subtype, fields in messages:
-        assert list(heard.hear({"type": kind, "subtype": subtype, **fields}))
-    assert heard.end()
+        assert list(claude_turn.handle({"type": kind, "subtype": subtype, **fields}))
+    assert claude_turn.end()
 
 
 async def test_it_ends_in_the_middle(claude: RecordedClaude) -> None:

@@ -776,7 +776,7 @@ async def test_a_command_that_outlived_its_turn(
     harness: CodexHarness, status: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wait for its end; without one, it counts as interrupted."""
-    monkeypatch.setattr(channel, "PATIENCE", 30.0 if status else 0.5)
+    monkeypatch.setattr(channel, "TIMEOUT", 30.0 if status else 0.5)
     item = {"type": "commandExecution", "id": "c1", "command": "sleep 9"}
     ended = [notification("item/completed", item={**item, "status": status})] if status else []
     rows = [

@@ -581,7 +581,7 @@ async def test_failing_without_the_protocol(
     assert (failure.kind, failure.message) == (kind, words)
 
 
-class _Meanwhile(Log):
+class _HookedLog(Log):
     """Do something while a process is being started."""
 
     def __init__(self) -> None:
@@ -598,7 +598,7 @@ class _Meanwhile(Log):
 async def test_stopped_while_it_is_starting_without_the_protocol(
     harness: TimelineHarness, way: str
 ) -> None:
-    harness.log = log = _Meanwhile()
+    harness.log = log = _HookedLog()
     harness.play(NO_PROTOCOL, recorded_steps("gemini/headless_stream"))
     async with harness.open() as channel:
         log.then = getattr(channel, way)

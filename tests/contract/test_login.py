@@ -67,7 +67,7 @@ def test_what_says_nothing_of_its_end_is_never_due(tmp_path: Path, text: str) ->
     assert not login.is_due()
 
 
-class Speaking:
+class SpeakingChannel:
     """A channel whose every turn gets a reply."""
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
@@ -81,7 +81,7 @@ async def test_a_turn_that_waits_for_a_renewal_can_be_interrupted(tmp_path: Path
     file = tmp_path / "login.json"
     file.write_text(json.dumps({"end": SOON}))
     login = Login(file, LoginFacts("login.json", ("end",)))
-    channel = LoginChannel(cast("Channel", Speaking()), login)
+    channel = LoginChannel(cast("Channel", SpeakingChannel()), login)
     told: list[Update] = []
 
     async def taking() -> None:
@@ -117,7 +117,7 @@ async def test_the_others_wait_for_a_renewal_and_not_forever(
         (tmp_path / "new").replace(file)  # as Claude does
     assert order == ["renewed", "second without"]
     file.write_text(json.dumps({"end": SOON}))
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
     async with login.held() as first, login.held() as other:
         assert (first is None, other is None) == (False, True)
         assert first is not None

@@ -164,9 +164,9 @@ def test_handing_over(said: str, message: str, text: str) -> None:
 
 def test_what_a_server_replies() -> None:
     hello = {"id": 0, "method": "initialize", "params": {"protocolVersion": "2024-11-05"}}
-    greeted = replied(hello, [])
-    assert greeted is not None
-    assert greeted["result"]["protocolVersion"] == "2024-11-05"
+    initialized = replied(hello, [])
+    assert initialized is not None
+    assert initialized["result"]["protocolVersion"] == "2024-11-05"
     assert replied({"id": 1, "method": "ping"}, []) == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert replied({"method": "notifications/initialized"}, []) is None
     assert replied({"id": [[1]], "method": "ping"}, []) is None  # not sent back: it may be deep

@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import anyio.lowlevel
 from cutting_proxy import Cut, CuttingProxy
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 PACKAGE = Path(schema.__file__).parent
 SOURCE = "\n".join(
     file.read_text() for folder in (PACKAGE, PACKAGE.parent) for file in folder.glob("*.py")
@@ -58,7 +58,7 @@ def url(postgres: Databases) -> Iterator[str]:
 
 @pytest.fixture
 async def storage(url: str) -> AsyncGenerator[PostgresStorage]:
-    storage = await PostgresStorage.open(url, patience=5)
+    storage = await PostgresStorage.open(url, connect_timeout=5)
     yield storage
     await storage.close()
 
@@ -301,7 +301,7 @@ async def test_a_stored_value_that_cannot_be_read_is_reported(
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 async def test_a_commit_whose_answer_was_lost_is_kept_once(proxy: CuttingProxy, cut: Cut) -> None:
-    storage = await PostgresStorage.open(proxy.url, patience=5)
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
     fence = await _begun(storage)
     for number in range(1, 6):
         proxy.next_cut = cut
@@ -318,7 +318,7 @@ async def test_a_commit_whose_answer_was_lost_is_kept_once(proxy: CuttingProxy, 
 async def test_a_commit_that_is_still_under_way_where_it_was_cut_off_is_kept_once(
     url: str, proxy: CuttingProxy
 ) -> None:
-    storage = await PostgresStorage.open(proxy.url, patience=5)
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
     fence = await _begun(storage)
     with StoreUrl.of(url).connect() as holder:
         holder.execute("SELECT FROM head FOR UPDATE")
@@ -353,22 +353,26 @@ async def _until_waiting(url: str, number: int) -> None:
 async def test_a_connection_that_comes_when_the_storage_is_closed_is_closed_too(
     proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = await PostgresStorage.open(proxy.url, patience=5)
-    made, is_made, may_come = list[schema.Session](), threading.Event(), threading.Event()
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
+    made, is_made, may_come = (
+        list[schema.PreparedConnection](),
+        threading.Event(),
+        threading.Event(),
+    )
     open_session = schema.opened
 
-    def opened(*given: Any, **more: Any) -> schema.Session:
+    def opened(*given: Any, **more: Any) -> schema.PreparedConnection:
         made.append(open_session(*given, **more))
         is_made.set()
-        may_come.wait(PATIENCE)
+        may_come.wait(TIMEOUT)
         return made[0]
 
     monkeypatch.setattr(schema, "opened", opened)
     proxy.cut_all()
-    await anyio.to_thread.run_sync(is_made.wait, PATIENCE)
+    await anyio.to_thread.run_sync(is_made.wait, TIMEOUT)
     await storage.close()
     may_come.set()
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         while not made[0].connection.closed:
             await anyio.lowlevel.checkpoint()
 
@@ -376,7 +380,7 @@ async def test_a_connection_that_comes_when_the_storage_is_closed_is_closed_too(
 async def test_a_connection_whose_opening_is_cancelled_as_it_comes_is_closed(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    came = list[schema.Session]()
+    came = list[schema.PreparedConnection]()
     deliver = writer._unless_done
 
     def cancelling(opened: Any, call: Any, given: Any) -> None:
@@ -395,7 +399,7 @@ async def test_who_waits_looks_again_after_a_connection_was_lost(
     proxy: CuttingProxy, url: str
 ) -> None:
     storage, other = (
-        await PostgresStorage.open(proxy.url, patience=5),
+        await PostgresStorage.open(proxy.url, connect_timeout=5),
         await PostgresStorage.open(url),
     )
     fence = await _begun(storage)
@@ -420,7 +424,7 @@ async def test_what_was_asked_for_before_the_end_is_answered_and_nothing_waits(u
         await anyio.lowlevel.checkpoint()
         group.cancel_scope.cancel()
     closing = asyncio.create_task(storage.close())
-    done, _ = await asyncio.wait([closing], timeout=PATIENCE)  # which cannot be cancelled
+    done, _ = await asyncio.wait([closing], timeout=TIMEOUT)  # which cannot be cancelled
     assert done == {closing}
 
 
@@ -445,7 +449,7 @@ async def test_a_notification_during_a_commit_is_received(
 async def test_a_database_that_stays_away_ends_everything(url: str, tmp_path: Path) -> None:
     proxy = CuttingProxy(url, tmp_path)
     with proxy.running():
-        storage = await PostgresStorage.open(proxy.url, patience=0.1)
+        storage = await PostgresStorage.open(proxy.url, connect_timeout=0.1)
         fence = await _begun(storage)
     for _ in range(2):
         with pytest.raises(StorageError, match="PostgreSQL does not answer"):
@@ -458,7 +462,7 @@ async def test_a_database_that_stays_away_ends_everything(url: str, tmp_path: Pa
 async def test_a_server_that_forgot_commits_is_not_written_to(
     proxy: CuttingProxy, url: str
 ) -> None:
-    storage = await PostgresStorage.open(proxy.url, patience=5)
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
     fence = await _begun(storage)
     execute(url, "UPDATE writers SET batch = batch - 1")
     proxy.cut_all()

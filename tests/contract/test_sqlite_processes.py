@@ -69,7 +69,7 @@ async def test_killed_at_any_moment_what_was_durable_is_there(database: Path, ch
 async def test_a_locked_database_is_reported_and_can_be_used_again(
     database: Path, child: Start
 ) -> None:
-    storage = await SqliteStorage.open(database, patience=0.2)
+    storage = await SqliteStorage.open(database, lock_timeout=0.2)
     fence = await storage.create(created(), "me", None)
     holder = child("hold", database, "writing")
     assert holder.read() == {"holding": True}
@@ -78,7 +78,7 @@ async def test_a_locked_database_is_reported_and_can_be_used_again(
     assert str(database) in str(caught.value)
     assert caught.value.hint
     assert await storage.conversation.messages(TASK) == []  # reading still works
-    second = await SqliteStorage.open(database, patience=0.2)  # and so does opening
+    second = await SqliteStorage.open(database, lock_timeout=0.2)  # and so does opening
     await second.close()
     holder.go()
     holder.ended()
@@ -87,7 +87,7 @@ async def test_a_locked_database_is_reported_and_can_be_used_again(
 
 
 async def test_a_posted_write_that_finds_no_way_in_ends_it(database: Path, child: Start) -> None:
-    storage = await SqliteStorage.open(database, patience=0.2)
+    storage = await SqliteStorage.open(database, lock_timeout=0.2)
     fence = await storage.create(created(), "me", None)
     holder = child("hold", database, "writing")
     holder.read()
@@ -106,7 +106,7 @@ async def test_opening_what_another_process_keeps_for_itself(database: Path, chi
     holder = child("hold", database, "exclusive")
     holder.read()
     with pytest.raises(StorageLocked):
-        await SqliteStorage.open(database, patience=0.2)
+        await SqliteStorage.open(database, lock_timeout=0.2)
     holder.go()
     holder.ended()
     await (await SqliteStorage.open(database)).close()

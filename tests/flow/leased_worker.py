@@ -23,7 +23,7 @@ from coterie.model.journal import ChildLease, Fence
 from coterie.model.lease_clock import LeaseTimes
 from coterie.ports import Storage
 from coterie.process.child import Spawn, start_recorded
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.owner_rows import SqliteOwnerRows
 
@@ -77,10 +77,10 @@ def ticks(folder: Path) -> dict[int, list[int]]:
 
 def owners_of(folder: Path, name: str, ttl: float, storage: Storage, here: bool) -> LeasedOwners:
     """Return the owners as that machine's process sees them; `cut` and `mute` are per machine."""
-    real = Machine.here()
+    real = PidScope.here()
     rows = SqliteOwnerRows(folder / "owners.db", folder / f"cut-{name}", folder / f"mute-{name}")
     reaper = SurvivorReaper() if here else UnreachableReaper()
-    machine = Machine(name, real.boot_id, real.pid_namespace)
+    machine = PidScope(name, real.boot_id, real.pid_namespace)
     return LeasedOwners(
         rows, storage.leases, reaper, machine, folder / name, name, times=times(ttl)
     )

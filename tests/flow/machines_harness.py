@@ -26,7 +26,7 @@ from tests.cli.in_process_agent import CurrentScript, install_adapter
 from tests.conftest import IsolatedUser, init_project
 from tests.flow.ticket_harness import Say, git, repository
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 AGENTS = {"mira": "claude", "wren": "codex"}
 
 
@@ -118,12 +118,12 @@ class Machines:
 
 async def run(app: OpenProject, task: str) -> ResultRecord:
     """Run a session to its end, or until it parks."""
-    with anyio.fail_after(PATIENCE):
-        return await app.run(task, Records(), patience=0.0)
+    with anyio.fail_after(TIMEOUT):
+        return await app.run(task, Records(), wait=0.0)
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         while not await condition():  # noqa: ASYNC110 - others' doing
             await anyio.sleep(0.02)
 

@@ -302,7 +302,7 @@ async def test_a_run_that_waits_at_a_days_limit_goes_on_at_midnight(
         monkeypatch.setattr(instant, "now", now)
         await it.start(limited(Budget(per_day=Allowance(turns=1)), "ada"), caps=TWO)
         with anyio.fail_after(10):
-            result = await it.run(ScriptedChannels(costs(1)), patience=None)
+            result = await it.run(ScriptedChannels(costs(1)), wait=None)
         assert (result.status, result.turns) == ("completed", 2)
         [question] = await it.storage.inbox.questions(only_open=False)
         assert (question.state, question.interaction.about) == (

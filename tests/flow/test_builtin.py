@@ -81,7 +81,7 @@ class Count(Tool[CountInput]):
             file.write(f"{what}\n")
 
 
-class Counting(BuiltinAdapter):
+class CountingAdapter(BuiltinAdapter):
     """The built-in agent with tools that cost nothing."""
 
     async def toolbox(
@@ -132,7 +132,7 @@ class BuiltinHarness:
     folder: Path
     server: RehearsalServer
     team: Team
-    make: Callable[..., BuiltinAdapter] = Counting
+    make: Callable[..., BuiltinAdapter] = CountingAdapter
     services: RunServices = field(default_factory=RunServices)
     log: Log = field(default_factory=Log)
 
@@ -173,7 +173,7 @@ class BuiltinHarness:
                 await real.close()
 
     async def carry_out(
-        self, it: ScriptedProject, storage: Storage, patience: float | None = 0.0
+        self, it: ScriptedProject, storage: Storage, wait: float | None = 0.0
     ) -> ResultRecord:
         pool = ChannelPool()
 
@@ -188,7 +188,7 @@ class BuiltinHarness:
             )
 
         try:
-            return await it.engine.run(TASK, channels, it.recorder, patience)
+            return await it.engine.run(TASK, channels, it.recorder, wait)
         finally:
             with anyio.CancelScope(shield=True):
                 await pool.close_all()
@@ -529,7 +529,7 @@ class Watcher(Recorder):
             self.asked.set()
 
 
-class Unconfined(Counting):
+class UnconfinedAdapter(CountingAdapter):
     """The same, without a sandbox that confines commands."""
 
     async def toolbox(
@@ -542,7 +542,7 @@ class Unconfined(Counting):
 
 async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path) -> None:
     allowed = (member(permissions=Permissions(allow=("run(count *)",))),)
-    for make, asked in ((Counting, 0), (Unconfined, 1)):
+    for make, asked in ((CountingAdapter, 0), (UnconfinedAdapter, 1)):
         (folder := tmp_path / make.__name__).mkdir()
         async with builtin_harness(folder, [do("a")], members=allowed) as (it, _):
             it.make = make
@@ -552,7 +552,7 @@ async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path
             assert len(questions) == asked
 
 
-class Doubtful:
+class DoubtfulModel:
     """Writes out a call instead of making it, until told that this is not a call."""
 
     async def answer(self, request: CompletionRequest) -> Answer:
@@ -563,7 +563,7 @@ class Doubtful:
 async def test_dying_around_what_only_looks_like_a_call(memory_path: Path) -> None:
     """Wherever it dies, the model is told, and its first reply never ends the task."""
     deaths = 0
-    async with RehearsalServer(Doubtful()) as server:
+    async with RehearsalServer(DoubtfulModel()) as server:
         for number in range(1, 100):
             (folder := memory_path / str(number)).mkdir()
             (folder / "project").mkdir()

@@ -152,7 +152,7 @@ async def test_a_message_sent_while_they_talk_is_read_before_the_next_turn(tmp_p
 # -- failure -----------------------------------------------------------------------------------
 
 
-class Flaky:
+class FlakyMember:
     """Fails a number of times, then speaks."""
 
     def __init__(self, failures: int, *, retry: bool = True) -> None:
@@ -171,7 +171,7 @@ class Flaky:
 async def test_a_failing_turn_is_tried_twice_more(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada", "bob"))
-        result = await it.run(ScriptedChannels(Flaky(2)))
+        result = await it.run(ScriptedChannels(FlakyMember(2)))
         assert result.status == "completed"
         assert it.messages == [("ada", "ada speaks"), ("bob", "bob speaks")]
         errors = [r for r in it.recorder.records if isinstance(r, ErrorRecord)]
@@ -179,7 +179,7 @@ async def test_a_failing_turn_is_tried_twice_more(tmp_path: Path) -> None:
         assert "boom" in errors[0].message
 
 
-async def asked_about_bob(it: ScriptedProject, script: Flaky, *names: str) -> None:
+async def asked_about_bob(it: ScriptedProject, script: FlakyMember, *names: str) -> None:
     await it.start(team(*names, "bob"))
     result = await it.run(ScriptedChannels(script))
     assert (result.status, result.reason) == ("waiting", "question")
@@ -189,7 +189,7 @@ async def asked_about_bob(it: ScriptedProject, script: Flaky, *names: str) -> No
 
 async def test_then_the_person_decides_and_retry_tries_again(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
-        script = Flaky(3)
+        script = FlakyMember(3)
         await asked_about_bob(it, script, "ada")
         await steering.answer(it.look, "q1", "retry", None, "you")
         assert (await it.run(ScriptedChannels(script))).status == "completed"
@@ -227,7 +227,7 @@ async def test_skip_passes_the_turn_over_even_of_one_that_was_named(
 
 async def test_replace_lets_another_take_the_turns(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
-        script = Flaky(99)
+        script = FlakyMember(99)
         await asked_about_bob(it, script, "ada")
         await steering.answer(it.look, "q1", "replace", None, "you")
         await it.run(ScriptedChannels(script))
@@ -236,14 +236,14 @@ async def test_replace_lets_another_take_the_turns(tmp_path: Path) -> None:
 
 async def test_stop_parks_it_and_a_later_run_tries_again(tmp_path: Path) -> None:
     async with scripted_project(tmp_path) as it:
-        script = Flaky(3)
+        script = FlakyMember(3)
         await it.start(team("ada", "bob"))
         channels = ScriptedChannels(script)
         results: list[str] = []
         async with anyio.create_task_group() as group:
 
             async def run() -> None:
-                result = await it.run(channels, patience=None)
+                result = await it.run(channels, wait=None)
                 results.append(result.reason)
 
             group.start_soon(run)

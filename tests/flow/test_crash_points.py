@@ -53,7 +53,7 @@ class CrashingChat(RuleBasedStateMachine):
         try:
             async with scripted_project(self.folder, CrashingStorage(real, death)) as it:
                 try:
-                    result = await it.run(ScriptedChannels(self.script), patience=0.0)
+                    result = await it.run(ScriptedChannels(self.script), wait=0.0)
                     self.status = result.status
                 except Crashed:
                     self.kills += 1

@@ -73,7 +73,7 @@ async def thank_and_end(by: ScriptedProject) -> None:
 
 
 async def run_and_say(
-    folder: Path, call: int, say: Say, script: Script, patience: float | None
+    folder: Path, call: int, say: Say, script: Script, wait: float | None
 ) -> tuple[bool, TaskState, list[str]]:
     """Run a conversation, and say something just before its n-th store call, or else when it
     waits.  Return whether it came to that call, the state of the task, and the conversation."""
@@ -92,7 +92,7 @@ async def run_and_say(
         with anyio.fail_after(30):
             async with anyio.create_task_group() as group:
                 group.start_soon(say_at_last)
-                await it.run(ScriptedChannels(script), patience)
+                await it.run(ScriptedChannels(script), wait)
                 group.cancel_scope.cancel()
         came = storage.calls >= storage.at
         state, said = await it.look.state(TASK), await it.conversation()
@@ -101,17 +101,17 @@ async def run_and_say(
 
 
 @pytest.mark.parametrize(
-    ("script", "patience"),
+    ("script", "wait"),
     [(plain, None), (plain, 0.0), (failing, None)],
     ids=["waits for a person", "parks", "asks about a failure"],
 )
 async def test_a_conversation_ends_whenever_that_is_asked_for(
-    memory_path: Path, script: Script, patience: float | None
+    memory_path: Path, script: Script, wait: float | None
 ) -> None:
     for call in itertools.count(1):
         place = memory_path / str(call)
-        came, state, said = await run_and_say(place, call, end, script, patience)
-        if came or patience is None:
+        came, state, said = await run_and_say(place, call, end, script, wait)
+        if came or wait is None:
             assert (state.status, state.reason) == ("completed", BY_PERSON), call
             assert said.count("yes") <= 1
         if not came:

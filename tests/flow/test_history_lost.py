@@ -22,8 +22,8 @@ from coterie.testing.postgres import Databases
 from tests.cli.command import InProcessCli
 from tests.cli.test_store import execute
 from tests.conftest import IsolatedUser
-from tests.flow.machines_harness import PATIENCE, Machines, machines, run, until
-from tests.flow.test_remote_turns import ONE, Busy
+from tests.flow.machines_harness import TIMEOUT, Machines, machines, run, until
+from tests.flow.test_remote_turns import ONE, BusyWorker
 from tests.flow.ticket_harness import replying
 
 __all__ = ["machines"]
@@ -140,7 +140,7 @@ async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something
     machines: Machines, backup: Backup
 ) -> None:
     """The worker, the session that it serves, and the agent."""
-    busy, told = Busy(), list[WorkerEvent]()
+    busy, told = BusyWorker(), list[WorkerEvent]()
     machines.play(replying(Split_the_goal_into_tasks=ONE, Do_the_work_now=busy))
     await anyio.to_thread.run_sync(execute, backup.url, "UPDATE coterie.project SET ttl = 12")
     await recorded(machines, "k3f9")
@@ -162,7 +162,7 @@ async def test_all_that_runs_stops_when_a_replica_takes_over_that_lost_something
     async def works() -> bool:
         return bool(busy.places)
 
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         async with anyio.create_task_group() as group:
             group.start_soon(serve)
 

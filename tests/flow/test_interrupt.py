@@ -49,7 +49,7 @@ async def halting(member: Member, prompt: Prompt) -> str | list[Update]:
     return f"{member.id} heard {prompt.text.rpartition(chr(10))[2]!r}"
 
 
-class Patient(ScriptedChannel):
+class YieldingChannel(ScriptedChannel):
     """Gives others time between its updates, so that it can be interrupted."""
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
@@ -63,13 +63,13 @@ async def interrupted(it: ScriptedProject, *words: str) -> ResultRecord:
     """Run it: Esc while ada speaks, then words whenever the person has the floor; then park."""
     members = team("ada", "bob")
     await it.start(members, caps=Caps(floor="ask"))
-    channels = ScriptedChannels(halting, open={"ada": Patient(members.members[0], halting)})
+    channels = ScriptedChannels(halting, open={"ada": YieldingChannel(members.members[0], halting)})
     results: list[ResultRecord] = []
     with anyio.fail_after(20):
         async with anyio.create_task_group() as group:
 
             async def run() -> None:
-                results.append(await it.run(channels, patience=None))
+                results.append(await it.run(channels, wait=None))
 
             group.start_soon(run)
             await anyio.sleep(0.1)
@@ -140,7 +140,7 @@ async def press_esc(it: ScriptedProject) -> None:
 
 
 @dataclass
-class EscWhileSaving:
+class InterruptingSnapshots:
     """`ports.Snapshots`: Esc is pressed while files are saved for the first time."""
 
     it: ScriptedProject
@@ -155,7 +155,7 @@ class EscWhileSaving:
         self.calls.append("after")
 
 
-class AsksFirst(ScriptedChannel):
+class AsksFirstChannel(ScriptedChannel):
     """Its files are saved only before the first call that may change them."""
 
     asks_first = True
@@ -170,11 +170,11 @@ async def test_esc_while_files_are_saved_before(tmp_path: Path, asks_first: bool
         return [Asked("c1", "Confirm", "confirm_risky_action", call=PENDING), Activity()]
 
     async with scripted_project(tmp_path) as it:
-        snapshots = EscWhileSaving(it)
+        snapshots = InterruptingSnapshots(it)
         it.engine = replace(it.engine, services=RunServices(snapshots=snapshots))
         members = team("ada", "bob")
         await it.start(members, caps=Caps(floor="ask"))
-        ada = (AsksFirst if asks_first else ScriptedChannel)(members.members[0], asking)
+        ada = (AsksFirstChannel if asks_first else ScriptedChannel)(members.members[0], asking)
         await it.run(ScriptedChannels(asking, open={"ada": ada}))
         [question] = await it.look.questions()
         assert question.interaction.author_actor_id == "you"
@@ -217,7 +217,7 @@ async def run_survives(folder: Path, death: CrashPoint | None) -> bool:
     try:
         async with scripted_project(folder, CrashingStorage(storage, death)) as it:
             try:
-                await it.run(ScriptedChannels(cut_off), patience=0.0)
+                await it.run(ScriptedChannels(cut_off), wait=0.0)
             except Crashed:
                 return False
             return True

@@ -23,7 +23,7 @@ from coterie.model.machine import OwnerRow
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import LeaseStore
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.owners import RecordingReaper
 from coterie.testing.owner_rows import SqliteOwnerRows
@@ -32,12 +32,12 @@ from tests.flow.test_takeover import make_task
 
 T = TypeVar("T")
 LONG = LeaseTimes(ttl=600.0, beat=10.0, soft=1.0, look=0.05)
-HERE, THERE = Machine("here", "boot", "ns"), Machine("there", "other", "ns")
+HERE, THERE = PidScope("here", "boot", "ns"), PidScope("there", "other", "ns")
 
 
 @asynccontextmanager
 async def owners_in(
-    folder: Path, machine: Machine = HERE, times: LeaseTimes = LONG
+    folder: Path, machine: PidScope = HERE, times: LeaseTimes = LONG
 ) -> AsyncIterator[tuple[LeasedOwners, SqliteStorage, RecordingReaper]]:
     """Run an owner process on a machine."""
     storage, reaper = await SqliteStorage.open(folder / "coterie.db"), RecordingReaper()
@@ -58,7 +58,7 @@ def killed(owners: LeasedOwners) -> str:
     return owner.id
 
 
-def child(mark: str, machine: Machine) -> ChildLease:
+def child(mark: str, machine: PidScope) -> ChildLease:
     place = (machine.boot_id, machine.pid_namespace, machine.host)
     return ChildLease(TASK, "ada", "echo", mark, *place, instant.now())
 
@@ -74,7 +74,7 @@ async def test_an_owner_that_nobody_knows_is_not_dead(tmp_path: Path) -> None:
         assert await mine.living("nobody") is None
 
 
-class Watching(RecordingReaper):
+class WatchingReaper(RecordingReaper):
     """Records whether the owner was already declared dead when its survivors were ended."""
 
     def __init__(self, rows: SqliteOwnerRows, left: Sequence[int]) -> None:
@@ -94,7 +94,7 @@ async def test_survivors_are_ended_before_their_owner_is_declared_dead(
 ) -> None:
     async with owners_in(tmp_path) as (gone, _, _), owners_in(tmp_path) as (mine, storage, _):
         owner = killed(gone)
-        reaper = Watching(SqliteOwnerRows(tmp_path / "owners.db"), left)
+        reaper = WatchingReaper(SqliteOwnerRows(tmp_path / "owners.db"), left)
         mine.reaper = reaper
         fence = await make_task(storage, owner, TASK)
         await storage.leases.record_child(fence, child(owner, HERE))  # marked by its owner's id
@@ -105,7 +105,7 @@ async def test_survivors_are_ended_before_their_owner_is_declared_dead(
         assert (mine.folder / owner).exists() is bool(left)
 
 
-class Slow(RecordingReaper):
+class SlowReaper(RecordingReaper):
     """Waits until every other reaper has come as far."""
 
     def __init__(self, both: list[anyio.Event]) -> None:
@@ -131,7 +131,7 @@ async def test_who_ends_the_survivors_of_an_owner_is_not_taken_for_it(tmp_path: 
         owner = killed(gone)
         fence = await make_task(storage, owner, TASK)
         await storage.leases.record_child(fence, child("m1", HERE))
-        mine.reaper, other.reaper = Slow(both), Slow(both)
+        mine.reaper, other.reaper = SlowReaper(both), SlowReaper(both)
 
         async def look(owners: LeasedOwners) -> None:
             found.append(await is_dead(owners, owner))
@@ -147,11 +147,11 @@ async def test_who_ends_the_survivors_of_an_owner_is_not_taken_for_it(tmp_path: 
 async def test_an_owner_that_another_declares_dead_meanwhile_is_dead(tmp_path: Path) -> None:
     async with owners_in(tmp_path, THERE) as (gone, _, _), owners_in(tmp_path) as (mine, _, _):
 
-        class Declared(TakeoverAtOnce):
+        class DeclaredTakeover(TakeoverAtOnce):
             async def allows(self, row: OwnerRow, silent: float) -> bool:
                 return not await mine.rows.declare_dead(row.id, None)
 
-        mine.takeover = Declared()
+        mine.takeover = DeclaredTakeover()
         mine._silent.times = LeaseTimes(ttl=1e-9, beat=1e-10, soft=1e-10, margin=1e-9)
         assert [await is_dead(mine, gone.me) for _ in range(2)] == [False, True]
 
@@ -260,13 +260,13 @@ async def test_a_silent_owner_is_dead_if_its_fence_says_so_and_that_is_notified_
 ) -> None:
     told: list[str] = []
     async with owners_in(tmp_path) as (mine, _, _):
-        # Its own lease is long: only its patience with others is short.
-        impatient = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
-        mine._silent.times = impatient
+        # Its own lease is long: only the others count as silent soon.
+        short_lease = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
+        mine._silent.times = short_lease
 
         class Fence(TakeoverAtOnce):
             async def allows(self, row: OwnerRow, silent: float) -> bool:
-                assert silent >= impatient.ttl + impatient.margin
+                assert silent >= short_lease.ttl + short_lease.margin
                 told.append(f"fence {row.machine}")
                 return fenced
 

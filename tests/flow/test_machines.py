@@ -25,7 +25,7 @@ from tests.flow.leased_worker import TASK, last_token, ticks, work
 
 TTL = 1.5
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Enough for a busy machine: these tests depend on order, not on speed."""
 
 
@@ -75,7 +75,7 @@ def stop(process: subprocess.Popen[str], folder: Path) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         while not await anyio.to_thread.run_sync(condition):  # noqa: ASYNC110 - others' doing
             await anyio.sleep(0.1)
 

@@ -47,7 +47,7 @@ def shorten(lease: DeadlinePage, seconds: float, keeper: int) -> None:
     os.kill(keeper, signal.SIGCHLD)
 
 
-class Leased(ChildRecorder):
+class LeasedRecorder(ChildRecorder):
     """A child log of an owner with a lease."""
 
     def __init__(self, deadline: DeadlinePage) -> None:
@@ -88,7 +88,7 @@ async def test_past_the_lease_nothing_starts(keeper: KeeperName) -> None:
     with page(1.0, FAR) as lease:
         with pytest.raises(LeaseExpired):
             await start(scripted("--persistent", deadline=lease), keeper)
-        children = Leased(lease)
+        children = LeasedRecorder(lease)
         with pytest.raises(LeaseExpired):
             await start_recorded(scripted("--persistent"), "scripted", children, keeper)
         assert children.living == {}

@@ -132,8 +132,8 @@ async def test_those_that_cannot_be_proven_dead_are_returned(mark: str) -> None:
     child = subprocess.Popen(SLEEP, env=os.environ | {processes.MARK: mark})
     await until(lambda: [p.pid for p in processes.find_marked([mark])] == [child.pid])
     try:
-        # Without any patience it looks only once, and that proves nothing.
-        assert [p.pid for p in await processes.end_marked_in_thread([mark], patience=-1)] == [
+        # Without any timeout it looks only once, and that proves nothing.
+        assert [p.pid for p in await processes.end_marked_in_thread([mark], time_limit=-1)] == [
             child.pid
         ]
     finally:

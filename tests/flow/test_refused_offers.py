@@ -23,7 +23,7 @@ from coterie.config.teams import trust
 from coterie.model import instant
 from coterie.model.machine import Offer
 from coterie.model.team import Member, Team
-from tests.flow.machines_harness import PATIENCE, Machines, machines, until
+from tests.flow.machines_harness import TIMEOUT, Machines, machines, until
 from tests.flow.ticket_harness import git
 
 __all__ = ["machines"]
@@ -168,7 +168,7 @@ async def test_another_takes_it_and_no_more_than_it_has_seats_for(quick: Machine
 
     def work(member: Member, text: str) -> object:
         begun.append(text)
-        assert goes_on.wait(PATIENCE)
+        assert goes_on.wait(TIMEOUT)
         return "done"
 
     quick.play(work)

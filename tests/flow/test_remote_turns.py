@@ -46,7 +46,7 @@ async def is_run(storage: Storage, task_id: str) -> bool:
     return lease is not None and lease.state != "parked"
 
 
-class Busy:
+class BusyWorker:
     """A worker that starts its work, and finishes only when allowed to."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Busy:
 
 
 @asynccontextmanager
-async def busy(machines: Machines, desk: OpenProject, worker: Busy) -> AsyncGenerator[str]:
+async def busy(machines: Machines, desk: OpenProject, worker: BusyWorker) -> AsyncGenerator[str]:
     """Run a session whose only turn is under way elsewhere; wait for it after the block."""
     machines.play(replying(Split_the_goal_into_tasks=ONE, Do_the_work_now=worker))
     task = await machines.session(desk)
@@ -86,7 +86,7 @@ def agents(app: OpenProject) -> list[object]:
 async def test_a_session_that_is_stopped_stops_its_turn_elsewhere_and_resumes_it(
     machines: Machines,
 ) -> None:
-    worker = Busy()
+    worker = BusyWorker()
     async with machines.worker("gpu1") as there, machines.open() as desk:
         assert there.shared is not None
         async with busy(machines, desk, worker) as task, machines.open("sofa") as sofa:
@@ -102,7 +102,7 @@ async def test_a_session_that_is_stopped_stops_its_turn_elsewhere_and_resumes_it
         assert await status(desk.storage, turn) == "completed"
 
 
-class Interruptible(Busy):
+class InterruptibleWorker(BusyWorker):
     """A worker that finishes only when it is interrupted."""
 
     def __call__(self, member: Member, text: str) -> object:
@@ -114,7 +114,7 @@ async def test_esc_in_a_session_interrupts_its_turn_elsewhere(machines: Machines
     async with (
         machines.worker("gpu1"),
         machines.open() as desk,
-        busy(machines, desk, Interruptible()) as task,
+        busy(machines, desk, InterruptibleWorker()) as task,
     ):
         await desk.interrupt(task)
 
@@ -130,7 +130,7 @@ async def test_esc_in_a_session_interrupts_its_turn_elsewhere(machines: Machines
 async def test_a_session_that_is_canceled_cancels_its_turn_elsewhere(
     machines: Machines, is_parked: bool
 ) -> None:
-    worker = Busy()
+    worker = BusyWorker()
     async with (
         machines.worker("gpu1") as there,
         machines.open() as desk,
@@ -152,7 +152,7 @@ async def test_a_turn_on_a_machine_that_does_not_answer_is_canceled_by_who_goes_
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ending, "RELEASE_TIMEOUT", 0.2)
-    worker = Busy()
+    worker = BusyWorker()
     silent = OwnerRow("silent", "gpu9", 0, False, instant.now(), "1.0")
     async with machines.open() as desk:
         async with machines.worker("gpu1"), busy(machines, desk, worker) as task:
@@ -222,7 +222,7 @@ def test_what_a_turn_elsewhere_asked_did_and_cost_is_its_ticket_s(
     machines: Machines, user: IsolatedUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it is shown as if the turn had been taken in the session's own process."""
-    monkeypatch.setattr(app_worker, "PATIENCE", 0.1)
+    monkeypatch.setattr(app_worker, "ANSWER_TIMEOUT", 0.1)
     machines.play(replying(Split_the_goal_into_tasks=ONE, Do_the_work_now=asks_runs_and_reports))
     cli, url = InProcessCli(user), os.environ["COTERIE_STORE"]
 
@@ -261,7 +261,7 @@ async def test_a_turn_elsewhere_uses_its_ticket_s_budget(
     machines: Machines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit is asked about once, under the ticket's name."""
-    monkeypatch.setattr(app_worker, "PATIENCE", 0.1)
+    monkeypatch.setattr(app_worker, "ANSWER_TIMEOUT", 0.1)
 
     def spends(member: Member, text: str) -> object:
         return [Spent(Usage(5, 7)), TurnCompleted(block(obedient(member, text)), Usage(5, 7))]

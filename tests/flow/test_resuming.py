@@ -54,7 +54,7 @@ WHOLE = (
 )
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process dies here."""
 
 
@@ -63,7 +63,7 @@ def dying(*updates: Update) -> Callable[[Member, Prompt], list[Update]]:
         class Dying(list[Update]):
             def __iter__(self):
                 yield from updates
-                raise Killed
+                raise ProcessKilled
 
         return Dying()
 
@@ -74,8 +74,8 @@ async def run_until_killed(folder: Path, *updates: Update) -> None:
     """Make a first run that is killed after these updates."""
     async with scripted_project(folder) as it:
         await it.start(team("ada"))
-        with pytest.raises(Killed):
-            await it.run(ScriptedChannels(dying(*updates), threads=True), patience=None)
+        with pytest.raises(ProcessKilled):
+            await it.run(ScriptedChannels(dying(*updates), threads=True), wait=None)
 
 
 async def parked(folder: Path) -> None:
@@ -136,7 +136,7 @@ async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_
         await it.run(ScriptedChannels(first, threads=True))
         await steering.answer(it.look, "q1", "approve", None, "you")
         delivered = dying(ToolCallStarted("c2", "Bash", COMMAND), asks("c2"))
-        with pytest.raises(Killed):
+        with pytest.raises(ProcessKilled):
             await it.run(ScriptedChannels(delivered, threads=True))
     async with scripted_project(tmp_path) as later:
         channels = ScriptedChannels(script(*WHOLE), threads=True)
@@ -240,12 +240,12 @@ async def test_another_try_receives_what_all_failed_ones_did(
     class Mortal(ScriptedChannels):
         async def channel(self, member: Member, thread: str | None) -> Channel:
             if tries and first_run == 1:
-                raise Killed
+                raise ProcessKilled
             return await super().channel(member, thread)
 
     async with scripted_project(tmp_path) as it:
         await it.start(team("ada"))
-        with pytest.raises(Killed) if first_run < 3 else nullcontext():
+        with pytest.raises(ProcessKilled) if first_run < 3 else nullcontext():
             await it.run(Mortal(failing, threads=True))
     async with scripted_project(tmp_path) as it:
         await it.run(ScriptedChannels(failing, threads=True))

@@ -30,9 +30,9 @@ from tests.conftest import IsolatedUser, init_project
 from tests.web.api_client import api_client
 
 SILENT = OwnerRow("silent", "gpu1", 3, False, "2026-01-01T00:00:00Z", "1.0")
-IMPATIENT = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
-"""Patience with others only: the machines that watch have long leases themselves."""
-PATIENCE = 60.0
+SHORT_LEASE = LeaseTimes(ttl=0.2, beat=0.1, soft=0.05, margin=0.1)
+"""How soon others count as silent: the machines that watch have long leases themselves."""
+TIMEOUT = 60.0
 
 
 @pytest.fixture
@@ -64,14 +64,14 @@ async def watching_machines(project: Path, *names: str) -> AsyncGenerator[list[A
         for name in names:
             app = await stack.enter_async_context(App.open(project, machine=name))
             assert app.shared is not None
-            app.shared.owners._silent.times = IMPATIENT
+            app.shared.owners._silent.times = SHORT_LEASE
             app.shared.owners.times = replace(app.shared.owners.times, look=0.05)
             apps.append(app)
         yield apps
 
 
 async def until(condition: Callable[[], Awaitable[object]]) -> None:
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(TIMEOUT):
         while not await condition():  # noqa: ASYNC110 - others' doing
             await anyio.sleep(0.02)
 
@@ -149,10 +149,10 @@ async def test_a_mistake_in_the_settings_postpones_a_takeover_and_ends_no_task(
         allows = app.shared.owners.takeover.allows
         for mistake in ('{"takover": "ask"}', '{"fence": 3}', "{"):
             await settings.write_text(mistake)
-            assert not await allows(SILENT, PATIENCE)
+            assert not await allows(SILENT, TIMEOUT)
         assert await app.questions() == []
         await settings.write_text("{}")
-        assert await allows(SILENT, PATIENCE)
+        assert await allows(SILENT, TIMEOUT)
 
 
 async def test_an_answer_whose_process_ended_right_after_it_counts(project: Path) -> None:

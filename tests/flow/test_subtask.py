@@ -147,7 +147,7 @@ async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> No
         assert await it.storage.inbox.questions() == []
 
 
-class HandsOut:
+class HandsOutWorkflow:
     """Hands a part of the task out whose texts hold a secret."""
 
     name = "hands_out"
@@ -171,7 +171,7 @@ async def test_a_secret_in_what_is_handed_out_is_stored_nowhere(
         first = [] if member.id == "rex" else [Delegated("d1", f"log in with {SECRET}", "rex")]
         return [*first, TurnCompleted("done")]
 
-    async with scripted_project(tmp_path, more=[Solo(), HandsOut()]) as it:
+    async with scripted_project(tmp_path, more=[Solo(), HandsOutWorkflow()]) as it:
         it.engine = replace(it.engine, services=RunServices(redactor=Redactor({SECRET})))
         await it.start(team("ada", "rex"), workflow=workflow, caps=Caps(max_rounds=1))
         while (await it.run(ScriptedChannels(working))).status == "waiting":
@@ -243,7 +243,7 @@ async def test_esc_interrupts_a_turn_with_its_subtask(tmp_path: Path, begun: boo
 
 async def test_esc_interrupts_a_part_that_was_handed_out(tmp_path: Path) -> None:
     channels = Workers(lambda *_: [Activity(), TurnCompleted("never said")])
-    async with scripted_project(tmp_path, workflow=HandsOut(), more=[Solo()]) as it:
+    async with scripted_project(tmp_path, workflow=HandsOutWorkflow(), more=[Solo()]) as it:
         await it.start(team("ada"), workflow="hands_out")
         with anyio.fail_after(20):
             async with anyio.create_task_group() as group:
@@ -257,7 +257,7 @@ async def test_esc_interrupts_a_part_that_was_handed_out(tmp_path: Path) -> None
         assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
 
 
-class Both:
+class ParallelWorkflow:
     """All members take a turn at the same time."""
 
     name = "both"
@@ -283,7 +283,7 @@ async def test_a_member_is_given_no_subtask_while_it_takes_a_turn(tmp_path: Path
         return [TurnCompleted("done")]
 
     channels = ScriptedChannels(working)
-    async with scripted_project(tmp_path, workflow=Both(), more=[Solo()]) as it:
+    async with scripted_project(tmp_path, workflow=ParallelWorkflow(), more=[Solo()]) as it:
         await it.start(team("ada", "rex"), workflow="both")
         with anyio.fail_after(20):
             async with anyio.create_task_group() as group:

@@ -24,14 +24,14 @@ from coterie.model.conversation import Message
 from coterie.model.journal import AppendMessage, ChildLease, Fence, Lease, RequestKind
 from coterie.model.task import TaskCreated
 from coterie.model.team import YOU
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.scripted import TASK, ScriptedChannels, scripted_project, team
 
-HERE = Machine("here", "boot", "ns")
+HERE = PidScope("here", "boot", "ns")
 
 
-class Reaping:
+class MarkReaper:
     """Records the marks of the processes that it was asked to end."""
 
     def __init__(self, left: Sequence[int] = ()) -> None:
@@ -59,7 +59,7 @@ async def make_task(storage: SqliteStorage, owner: str, task_id: str = "k3f9") -
     return fence
 
 
-def child(mark: str, machine: Machine = HERE) -> ChildLease:
+def child(mark: str, machine: PidScope = HERE) -> ChildLease:
     return ChildLease(
         "k3f9",
         "ada",
@@ -124,7 +124,7 @@ async def test_a_task_of_a_living_owner_is_refused(tmp_path: Path) -> None:
     one, two = await owners(storage, tmp_path), await owners(storage, tmp_path)
     await make_task(storage, one.me)
     with pytest.raises(TaskBusy, match=rf"k3f9 is already running \(pid {os.getpid()} on here\)"):
-        await Claimant(two, storage.leases, Reaping(), HERE).take("k3f9")
+        await Claimant(two, storage.leases, MarkReaper(), HERE).take("k3f9")
     await storage.close()
 
 
@@ -133,7 +133,7 @@ async def test_a_dead_owners_children_are_ended_before_the_task_goes_on(tmp_path
     fence = await make_task(storage, "gone")
     await storage.leases.record_child(fence, child("m1"))
     mine = await owners(storage, tmp_path)
-    reaper = Reaping()
+    reaper = MarkReaper()
     taken = await Claimant(mine, storage.leases, reaper, HERE).take("k3f9")
     assert (reaper.asked, taken.token) == (["m1"], 2)
     assert await storage.leases.children("k3f9") == []
@@ -149,12 +149,12 @@ async def test_children_that_will_not_die_keep_the_task_from_going_on(tmp_path: 
     await storage.leases.record_child(fence, child("m1"))
     mine = await owners(storage, tmp_path)
     with pytest.raises(TaskBusy) as refused:
-        await Claimant(mine, storage.leases, Reaping([77]), HERE).take("k3f9")
+        await Claimant(mine, storage.leases, MarkReaper([77]), HERE).take("k3f9")
     assert refused.value.hint == "Processes of its last run could not be ended: 77."
     await storage.close()
 
 
-class NeverDone(Reaping):
+class EndlessReaper(MarkReaper):
     """Is still at it when it is cancelled."""
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
@@ -163,9 +163,9 @@ class NeverDone(Reaping):
         return []
 
 
-@pytest.mark.parametrize("reaper", [Reaping([77]), NeverDone()])
+@pytest.mark.parametrize("reaper", [MarkReaper([77]), EndlessReaper()])
 async def test_a_failed_takeover_leaves_the_task_free_for_another(
-    tmp_path: Path, reaper: Reaping
+    tmp_path: Path, reaper: MarkReaper
 ) -> None:
     storage = await SqliteStorage.open(tmp_path / "c.db")
     await storage.leases.record_child(await make_task(storage, "gone"), child("m1"))
@@ -182,7 +182,7 @@ async def test_a_failed_takeover_leaves_the_task_free_for_another(
             await Claimant(one, storage.leases, reaper, HERE).take("k3f9")
     assert await storage.leases.get("k3f9") == Lease("k3f9", one.me, 2, "parked")
     assert await storage.leases.children("k3f9") != []
-    again = Reaping()
+    again = MarkReaper()
     taken = await Claimant(two, storage.leases, again, HERE).take("k3f9")
     assert (again.asked, taken.token) == (["m1"], 3)
     await storage.close()
@@ -229,13 +229,13 @@ async def test_what_is_requested_during_a_takeover_counts_and_what_was_asked_of_
         await it.storage.inbox.request(TASK, "stop", YOU, "")
     async with scripted_project(tmp_path) as it:
 
-        class Slow(Reaping):
+        class SlowReaper(MarkReaper):
             async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
                 for kind in kinds:
                     await it.storage.inbox.request(TASK, kind, YOU, "")
                 return []
 
-        claimant = replace(it.engine.claimant, reaper=Slow(), machine=HERE)
+        claimant = replace(it.engine.claimant, reaper=SlowReaper(), machine=HERE)
         it.engine = replace(it.engine, claimant=claimant)
         assert (await it.run(ScriptedChannels(lambda *_: "hi"))).status == outcome
         again = await it.run(ScriptedChannels(lambda *_: "hi"))
@@ -245,19 +245,19 @@ async def test_what_is_requested_during_a_takeover_counts_and_what_was_asked_of_
 @pytest.mark.parametrize(
     ("machine", "refused"),
     [
-        (Machine("there", "other", "ns"), True),
-        (Machine("here", "boot", "container"), True),
-        (Machine("here", "last boot", "ns"), False),
+        (PidScope("there", "other", "ns"), True),
+        (PidScope("here", "boot", "container"), True),
+        (PidScope("here", "last boot", "ns"), False),
     ],
 )
 async def test_children_that_cannot_be_seen_are_a_reason_to_refuse(
-    tmp_path: Path, machine: Machine, refused: bool
+    tmp_path: Path, machine: PidScope, refused: bool
 ) -> None:
     storage = await SqliteStorage.open(tmp_path / "c.db")
     fence = await make_task(storage, "gone")
     await storage.leases.record_child(fence, child("m1", machine))
     mine = await owners(storage, tmp_path)
-    claimant = Claimant(mine, storage.leases, Reaping(), HERE)
+    claimant = Claimant(mine, storage.leases, MarkReaper(), HERE)
     if refused:
         with pytest.raises(SurvivorsElsewhere, match="cannot be seen from here"):
             await claimant.take("k3f9")
@@ -270,9 +270,9 @@ async def test_a_parked_task_is_free_although_its_owner_lives(tmp_path: Path) ->
     storage = await SqliteStorage.open(tmp_path / "c.db")
     one, two = await owners(storage, tmp_path), await owners(storage, tmp_path)
     await storage.leases.park(await make_task(storage, one.me))
-    assert (await Claimant(two, storage.leases, Reaping(), HERE).take("k3f9")).token == 2
+    assert (await Claimant(two, storage.leases, MarkReaper(), HERE).take("k3f9")).token == 2
     with pytest.raises(NotFound):
-        await Claimant(two, storage.leases, Reaping(), HERE).take("nope")
+        await Claimant(two, storage.leases, MarkReaper(), HERE).take("nope")
     await storage.close()
 
 
@@ -284,14 +284,14 @@ from coterie.engine.channels import SurvivorReaper
 from coterie.engine import lease
 from coterie.engine.lease import Claimant, FlockOwners
 from coterie.errors import TaskBusy
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 
 async def main(folder):
     storage = await SqliteStorage.open(folder / "c.db")
     owners = FlockOwners(folder / "owners", "h")
     await owners.begin()
-    claimant = Claimant(owners, storage.leases, SurvivorReaper(), Machine.here())
+    claimant = Claimant(owners, storage.leases, SurvivorReaper(), PidScope.here())
     print("ready", flush=True)
     for task in sys.stdin:
         try:
@@ -360,7 +360,7 @@ def test_an_owner_that_is_stopped_still_lives(tmp_path: Path) -> None:
     async def tries() -> int:
         storage = await SqliteStorage.open(tmp_path / "c.db")
         mine = await owners(storage, tmp_path)
-        claimant = Claimant(mine, storage.leases, Reaping(), HERE)
+        claimant = Claimant(mine, storage.leases, MarkReaper(), HERE)
         refused = 0
         for _ in range(20):
             try:

@@ -12,7 +12,7 @@ from coterie.app.open_project import OpenProject
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from tests.cli.in_process_agent import InProcessAdapter
-from tests.flow.machines_harness import PATIENCE, Machines, machines, run, until
+from tests.flow.machines_harness import TIMEOUT, Machines, machines, run, until
 from tests.flow.test_remote_turns import ONE
 from tests.flow.ticket_harness import replying
 
@@ -30,7 +30,7 @@ class Review:
 
     def __call__(self, member: Member, text: str) -> object:
         self.has_come.set()
-        assert self.goes_on.wait(PATIENCE)
+        assert self.goes_on.wait(TIMEOUT)
         self.left -= 1
         if self.left >= 0:
             return {"decision": "changes_requested", "requested_changes": ["more"]}
@@ -78,7 +78,7 @@ async def test_not_where_that_machine_is_busy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Another machine takes the turn after a while, and begins a new thread."""
-    monkeypatch.setattr(hand_out, "THREAD_PATIENCE", 0.3)
+    monkeypatch.setattr(hand_out, "THREAD_TIMEOUT", 0.3)
     review = Review(1, waits=True)
     machines.play(replying(Split_the_goal_into_tasks=ONE, Is_it_done=review))
     async with (
@@ -87,7 +87,7 @@ async def test_not_where_that_machine_is_busy(
         anyio.create_task_group() as group,
     ):
         group.start_soon(run, desk, await machines.session(desk))
-        await anyio.to_thread.run_sync(review.has_come.wait, PATIENCE)
+        await anyio.to_thread.run_sync(review.has_come.wait, TIMEOUT)
         await machines.workers["gpu1"]._limits["seat"].acquire_on_behalf_of("another")
         async with machines.worker("gpu2"):
             review.goes_on.set()
@@ -104,7 +104,7 @@ async def test_not_where_that_machine_is_gone(
     async with machines.open() as desk, anyio.create_task_group() as group:
         async with machines.worker("gpu1"):
             group.start_soon(run, desk, await machines.session(desk))
-            await anyio.to_thread.run_sync(review.has_come.wait, PATIENCE)
+            await anyio.to_thread.run_sync(review.has_come.wait, TIMEOUT)
         async with machines.worker("gpu2"):
             review.goes_on.set()
             await until(lambda: is_over(desk))

@@ -113,9 +113,9 @@ async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(
     def workspaces(app: App) -> list[Workspace]:
         team = choose_team(Project(user.project), "shop", load_registry(KNOWN_AGENTS)).team
         members = app._members.of(team.sealed(), str(path), None)
-        seats = [team.seated(name) for name in ("wren", "wren#2")]
+        instances = [team.instance(name) for name in ("wren", "wren#2")]
         at_work = {"execution_dir": str(place)}
-        return [members.workspace(seat.model_copy(update=at_work)) for seat in seats if seat]
+        return [members.workspace(one.model_copy(update=at_work)) for one in instances if one]
 
     async with App.open(user.project) as app:
         one, two = await anyio.to_thread.run_sync(workspaces, app)

@@ -90,7 +90,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
     """An ended task is never run again: what is not written by then never would be."""
     seen: list[tuple[str, int]] = []
 
-    class Looking(EnvelopeFiles):
+    class WatchedFiles(EnvelopeFiles):
         async def flush(self) -> None:
             await super().flush()
             (row,) = (
@@ -100,7 +100,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
             seen.append((row.status, len(rows)))
 
     async with session(project) as harness:
-        kept = Looking(project / ".coterie", harness.scripted.storage.tickets, TASK)
+        kept = WatchedFiles(project / ".coterie", harness.scripted.storage.tickets, TASK)
         harness.use_services(RunServices(session_files=kept))
         assert await harness.run(BUSY) == "completed done 2 done"
         assert ("running", len(await harness.envelopes())) in seen
@@ -162,7 +162,7 @@ async def test_a_file_that_differs_from_its_row_is_replaced(project: Path, what:
         assert await compare(harness) == whole
 
 
-async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
+async def test_a_file_that_no_row_knows_is_set_aside(project: Path) -> None:
     async with session(project) as harness:
         harness.use_services(RunServices(session_files=files_of(harness)))
         await harness.run(BUSY)

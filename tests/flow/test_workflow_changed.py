@@ -16,7 +16,7 @@ from coterie.ports import Context
 from coterie.testing.scripted import ScriptedChannels, ScriptedProject, scripted_project, team
 
 
-class Named:
+class OneStepWorkflow:
     """A workflow of one step with a given meaning, a turn, and a question at the end."""
 
     name = "chat"
@@ -42,7 +42,7 @@ class Named:
 
 
 async def first_run(folder: Path) -> None:
-    async with scripted_project(folder, workflow=Named("old")) as it:
+    async with scripted_project(folder, workflow=OneStepWorkflow("old")) as it:
         await it.start(team("ada", human="max"))
         assert (await it.run(ScriptedChannels(lambda *_: "yes"))).status == "waiting"
         await steering.say(it.look, "k3f9", "go on", None)
@@ -55,7 +55,7 @@ async def asked(it: ScriptedProject) -> str:
     return f"{question.interaction.display.title}: {question.interaction.display.description}"
 
 
-class Leaking:
+class LeakingWorkflow:
     """A workflow of one step whose result holds a secret, and a question at the end."""
 
     name = "chat"
@@ -74,7 +74,7 @@ class Leaking:
 
 
 async def test_the_result_of_a_step_is_the_same_in_every_run(tmp_path: Path) -> None:
-    flow = Leaking()
+    flow = LeakingWorkflow()
     async with scripted_project(tmp_path, workflow=flow) as it:
         await it.start(team(human="max"))
         for _ in range(2):
@@ -84,14 +84,14 @@ async def test_the_result_of_a_step_is_the_same_in_every_run(tmp_path: Path) -> 
 
 async def test_another_meaning_under_an_old_name_is_asked_about(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    async with scripted_project(tmp_path, workflow=Named("new")) as it:
+    async with scripted_project(tmp_path, workflow=OneStepWorkflow("new")) as it:
         told = await asked(it)
         assert told.startswith("The workflow changed at choose: The recorded steps no longer match")
 
 
 async def test_keep_uses_the_recorded_result(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    flow = Named("new")
+    flow = OneStepWorkflow("new")
     async with scripted_project(tmp_path, workflow=flow) as it:
         await asked(it)
         await steering.answer(it.look, "q2", "keep", None, "you")
@@ -101,7 +101,7 @@ async def test_keep_uses_the_recorded_result(tmp_path: Path) -> None:
 
 async def test_fork_does_it_again_and_keeps_what_was(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    flow = Named("new")
+    flow = OneStepWorkflow("new")
     async with scripted_project(tmp_path, workflow=flow) as it:
         await asked(it)
         await steering.answer(it.look, "q2", "fork", None, "you")
@@ -122,10 +122,10 @@ async def test_fork_does_it_again_and_keeps_what_was(tmp_path: Path) -> None:
 
 async def test_fork_closes_the_questions_of_what_it_redoes(tmp_path: Path) -> None:
     """Otherwise the next word would answer one that nobody waits for."""
-    async with scripted_project(tmp_path, workflow=Named("old")) as it:
+    async with scripted_project(tmp_path, workflow=OneStepWorkflow("old")) as it:
         await it.start(team("ada", human="max"))
         await it.run(ScriptedChannels(lambda *_: "yes"))
-    async with scripted_project(tmp_path, workflow=Named("new")) as it:
+    async with scripted_project(tmp_path, workflow=OneStepWorkflow("new")) as it:
         channels = ScriptedChannels(lambda *_: "yes again")
         await it.run(channels)
         await steering.answer(it.look, "q2", "fork", None, "you")
@@ -136,27 +136,27 @@ async def test_fork_closes_the_questions_of_what_it_redoes(tmp_path: Path) -> No
 
 async def test_a_step_that_is_no_longer_asked_for_is_asked_about(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    async with scripted_project(tmp_path, workflow=Named("old", turns=0)) as it:
+    async with scripted_project(tmp_path, workflow=OneStepWorkflow("old", turns=0)) as it:
         assert (await asked(it)).startswith("The workflow changed at turn/1: ")
 
 
 async def test_another_meaning_of_a_step_that_is_open_is_asked_about(tmp_path: Path) -> None:
     """Without the turn before it, the human would be asked about another message."""
     await first_run(tmp_path)
-    async with scripted_project(tmp_path, workflow=Named("old", turns=1)) as it:
+    async with scripted_project(tmp_path, workflow=OneStepWorkflow("old", turns=1)) as it:
         assert (await asked(it)).startswith("The workflow changed at human: ")
 
 
 async def test_stop_parks_and_asks_again_later(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    async with scripted_project(tmp_path, workflow=Named("new")) as it:
+    async with scripted_project(tmp_path, workflow=OneStepWorkflow("new")) as it:
         await asked(it)
         await steering.answer(it.look, "q2", "stop", None, "you")
         assert (await it.run(ScriptedChannels(lambda *_: "yes"))).reason == "question"
         assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q3"]
 
 
-class Together:
+class ParallelWorkflow:
     """Takes two turns at once."""
 
     name = "chat"
@@ -172,7 +172,7 @@ class Together:
 
 async def test_turns_at_once_park_and_ask_as_others_do(tmp_path: Path) -> None:
     """What they raise arrives in a group."""
-    async with scripted_project(tmp_path, workflow=Together()) as it:
+    async with scripted_project(tmp_path, workflow=ParallelWorkflow()) as it:
         await it.start(team("ada", human="max"))
         parked = await it.run(ScriptedChannels(lambda *_: "yes"))
         assert (parked.status, parked.reason) == ("waiting", "question")
@@ -180,7 +180,7 @@ async def test_turns_at_once_park_and_ask_as_others_do(tmp_path: Path) -> None:
         assert (await it.run(ScriptedChannels(lambda *_: "yes"))).status == "completed"
 
 
-class Odd:
+class OddResultWorkflow:
     """Does a step whose result is different in JSON, and returns None."""
 
     name = "chat"
@@ -198,7 +198,7 @@ class Odd:
 
 async def test_a_workflow_that_returns_nothing_is_an_error(tmp_path: Path) -> None:
     """A step's result is the same when it is done and in every later run."""
-    odd = Odd()
+    odd = OddResultWorkflow()
     async with scripted_project(tmp_path, workflow=odd) as it:
         await it.start(team("ada"))
         for _ in range(2):
@@ -207,7 +207,7 @@ async def test_a_workflow_that_returns_nothing_is_an_error(tmp_path: Path) -> No
     assert odd.seen == 2 * [{"1": [2, 3]}]
 
 
-class Twice:
+class RepeatedStepWorkflow:
     """Uses one name for two steps."""
 
     name = "chat"
@@ -223,7 +223,7 @@ class Twice:
 
 
 async def test_a_name_used_twice_is_an_error(tmp_path: Path) -> None:
-    async with scripted_project(tmp_path, workflow=Twice()) as it:
+    async with scripted_project(tmp_path, workflow=RepeatedStepWorkflow()) as it:
         await it.start(team("ada"))
         with pytest.raises(StepRepeated, match="'same' was used twice"):
             await it.run(ScriptedChannels(lambda *_: "yes"))

@@ -93,7 +93,7 @@ class TestDuet(WorkflowContract):
         return "keep" if "2" in question.display.title else "again"
 
 
-class Careless(WorkflowContract):
+class CarelessWorkflow(WorkflowContract):
     """A workflow that counts its steps outside the journal."""
 
     drafts = 0
@@ -118,4 +118,4 @@ class Careless(WorkflowContract):
 
 async def test_a_careless_workflow_is_seen(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="turn/2"):
-        await Careless().test_it_ends_the_same_in_every_run(tmp_path)
+        await CarelessWorkflow().test_it_ends_the_same_in_every_run(tmp_path)

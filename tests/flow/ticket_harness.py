@@ -178,19 +178,19 @@ class TicketHarness:
         self.scripted.engine = replace(self.scripted.engine, services=services)
 
     async def run(
-        self, say: Say = obedient, *, patience: float | None = 0.0, clocks: Limits = LIMITS
+        self, say: Say = obedient, *, wait: float | None = 0.0, clocks: Limits = LIMITS
     ) -> str:
         """Run it; return status, reason and summary as one string, without the part about
         checks: few are run here."""
-        result = await self.result(say, patience=patience, clocks=clocks)
+        result = await self.result(say, wait=wait, clocks=clocks)
         summary = result.summary.partition("; ")[0]
         return f"{result.status} {result.reason} {summary}".strip()
 
     async def result(
-        self, say: Say = obedient, *, patience: float | None = 0.0, clocks: Limits = LIMITS
+        self, say: Say = obedient, *, wait: float | None = 0.0, clocks: Limits = LIMITS
     ) -> ResultRecord:
         with anyio.fail_after(90):
-            return await self.scripted.run(ScriptedChannels(script(say), clocks=clocks), patience)
+            return await self.scripted.run(ScriptedChannels(script(say), clocks=clocks), wait)
 
     async def answer(self, choice: str, text: str | None = None) -> str:
         """Answer the only open question; return its title."""

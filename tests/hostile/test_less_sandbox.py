@@ -37,7 +37,7 @@ PROBLEMS: dict[Kind, dict[str, str | None]] = {
 
 
 @dataclass
-class Obedient:
+class ObedientModel:
     """A model that runs the given lines one by one."""
 
     lines: list[str]
@@ -52,7 +52,7 @@ class Obedient:
 
 
 @dataclass
-class Watching:
+class WatchingObserver:
     """Forward questions to the task that denies them."""
 
     questions: MemoryObjectSendStream[InteractionRecord]
@@ -71,7 +71,7 @@ async def test_what_is_asked(
     repository = Repository(user.project, tmp_path / "outside")
     await anyio.to_thread.run_sync(repository.plant)
     member = Member(id="ann", name="ann", display_name="Ann", agent="builtin")
-    model = Obedient([SURE, *SEEMING, WORK])
+    model = ObedientModel([SURE, *SEEMING, WORK])
     asked = await ran(user, Team(name="one", members=(member,)), model)
     assert asked == ASKED[kind]
     assert repository.traces == []
@@ -79,7 +79,7 @@ async def test_what_is_asked(
     assert ("a.txt" in model.results[0]) == (kind != "none")
 
 
-async def ran(user: IsolatedUser, team: Team, model: Obedient) -> list[str]:
+async def ran(user: IsolatedUser, team: Team, model: ObedientModel) -> list[str]:
     """Run the team, deny every question as it arrives, and return what was asked."""
     asked: list[str] = []
     sending, receiving = anyio.create_memory_object_stream[InteractionRecord](100)
@@ -94,7 +94,7 @@ async def ran(user: IsolatedUser, team: Team, model: Obedient) -> list[str]:
 
                 async def run() -> None:
                     async with sending:
-                        await app.run(task, Watching(sending), patience=None)
+                        await app.run(task, WatchingObserver(sending), wait=None)
 
                 group.start_soon(run)
                 async with receiving:

@@ -69,7 +69,7 @@ def git(folder: Path, *words: str) -> None:
 
 
 @dataclass(frozen=True)
-class Planted:
+class PlantedFolder:
     """A folder that contains somebody else's `.coterie`, and the mark that its command leaves."""
 
     folder: Path
@@ -77,7 +77,7 @@ class Planted:
 
 
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+def planted(tmp_path_factory: pytest.TempPathFactory) -> PlantedFolder:
     """Create the planted folder once, with the other user's own commands."""
     base = tmp_path_factory.mktemp("eve")
     folder, mark = base / "shop", base / "mark"
@@ -101,13 +101,13 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Planted:
     ran = eve("chat", "-t", ".coterie/roles.json", "hello")
     assert (ran.code, mark.exists()) == (3, True), ran.err
     mark.unlink()
-    return Planted(folder, mark)
+    return PlantedFolder(folder, mark)
 
 
 # -- how it reaches the user -------------------------------------------------------------------
 
 
-def _committed(planted: Planted, base: Path, *config: str) -> Path:
+def _committed(planted: PlantedFolder, base: Path, *config: str) -> Path:
     there = base / "upstream"
     shutil.copytree(planted.folder, there, symlinks=True)
     git(there, "init", "-q", "-b", "main")
@@ -118,29 +118,29 @@ def _committed(planted: Planted, base: Path, *config: str) -> Path:
     return there
 
 
-def _clone(planted: Planted, base: Path) -> Path:
+def _clone(planted: PlantedFolder, base: Path) -> Path:
     git(base, "clone", "-q", str(_committed(planted, base)), "project")
     return base / "project"
 
 
-def _version_4(planted: Planted, base: Path) -> Path:
+def _version_4(planted: PlantedFolder, base: Path) -> Path:
     git(base, "clone", "-q", "-c", "index.version=4", str(_committed(planted, base)), "project")
     return base / "project"
 
 
-def _split_index(planted: Planted, base: Path) -> Path:
+def _split_index(planted: PlantedFolder, base: Path) -> Path:
     root = _clone(planted, base)
     git(root, "update-index", "--split-index")
     return root
 
 
-def _no_index(planted: Planted, base: Path) -> Path:
+def _no_index(planted: PlantedFolder, base: Path) -> Path:
     root = _clone(planted, base)
     (root / ".git" / "index").unlink()
     return root
 
 
-def _tarball(planted: Planted, base: Path) -> Path:
+def _tarball(planted: PlantedFolder, base: Path) -> Path:
     with tarfile.open(base / "shop.tar", "w") as archive:
         archive.add(planted.folder, "project")
     with tarfile.open(base / "shop.tar") as archive:
@@ -148,12 +148,12 @@ def _tarball(planted: Planted, base: Path) -> Path:
     return base / "project"
 
 
-def _copied(planted: Planted, base: Path) -> Path:
+def _copied(planted: PlantedFolder, base: Path) -> Path:
     shutil.copytree(planted.folder, base / "project", symlinks=True)
     return base / "project"
 
 
-def _submodule(planted: Planted, base: Path) -> Path:
+def _submodule(planted: PlantedFolder, base: Path) -> Path:
     outer = base / "outer"
     outer.mkdir()
     git(outer, "init", "-q", "-b", "main")
@@ -161,7 +161,7 @@ def _submodule(planted: Planted, base: Path) -> Path:
     return outer / "project"
 
 
-def _as_a_submodule(planted: Planted, base: Path) -> Path:
+def _as_a_submodule(planted: PlantedFolder, base: Path) -> Path:
     """The folder itself is a repository, added as the submodule `.coterie` of another one."""
     inner, root = base / "inner", base / "project"
     shutil.copytree(planted.folder / ".coterie", inner, symlinks=True)
@@ -174,12 +174,12 @@ def _as_a_submodule(planted: Planted, base: Path) -> Path:
     return root
 
 
-def _worktree(planted: Planted, base: Path) -> Path:
+def _worktree(planted: PlantedFolder, base: Path) -> Path:
     git(_committed(planted, base), "worktree", "add", "-q", "--detach", str(base / "project"))
     return base / "project"
 
 
-def _part_of_a_repository(planted: Planted, base: Path) -> Path:
+def _part_of_a_repository(planted: PlantedFolder, base: Path) -> Path:
     outer = base / "outer"
     shutil.copytree(planted.folder, outer / "project", symlinks=True)
     git(outer, "init", "-q", "-b", "main")
@@ -187,19 +187,19 @@ def _part_of_a_repository(planted: Planted, base: Path) -> Path:
     return outer / "project"
 
 
-def _without_an_id(planted: Planted, base: Path) -> Path:
+def _without_an_id(planted: PlantedFolder, base: Path) -> Path:
     root = _copied(planted, base)
     (root / ".coterie" / "identity").unlink()
     return root
 
 
-def _a_made_up_id(planted: Planted, base: Path) -> Path:
+def _a_made_up_id(planted: PlantedFolder, base: Path) -> Path:
     root = _copied(planted, base)
     (root / ".coterie" / "identity").write_text("0" * 32 + "\n")
     return root
 
 
-WAYS: Mapping[str, Callable[[Planted, Path], Path]] = {
+WAYS: Mapping[str, Callable[[PlantedFolder, Path], Path]] = {
     "a clone": _clone,
     "a clone with an index of version 4": _version_4,
     "a clone with a split index": _split_index,
@@ -236,7 +236,9 @@ def refused(ran: CommandResult, root: Path) -> bool:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_of_it_is_believed(cli: Cli, tmp_path: Path, planted: Planted, way: str) -> None:
+def test_nothing_of_it_is_believed(
+    cli: Cli, tmp_path: Path, planted: PlantedFolder, way: str
+) -> None:
     base = tmp_path / "there"
     base.mkdir()
     root = WAYS[way](planted, base)
@@ -267,7 +269,9 @@ def test_nothing_of_it_is_believed(cli: Cli, tmp_path: Path, planted: Planted, w
     planted.mark.unlink()
 
 
-def test_what_is_set_aside_is_read_by_nothing(cli: Cli, tmp_path: Path, planted: Planted) -> None:
+def test_what_is_set_aside_is_read_by_nothing(
+    cli: Cli, tmp_path: Path, planted: PlantedFolder
+) -> None:
     root = _copied(planted, tmp_path / "there")
     held = digest(root / ".coterie")
     assert cli("project", "set-aside", cwd=root).code == 0
@@ -349,7 +353,7 @@ def test_one_from_an_earlier_version(cli: Cli) -> None:
     assert task in cli("tasks").out
 
 
-def test_another_users_folder_is_refused(cli: Cli, tmp_path: Path, planted: Planted) -> None:
+def test_another_users_folder_is_refused(cli: Cli, tmp_path: Path, planted: PlantedFolder) -> None:
     """As root, the test gives a folder away with chown; otherwise it uses one of root's."""
     cli.team("ada", "rex")
     cli.task("hi")

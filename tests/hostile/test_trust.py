@@ -19,7 +19,7 @@ Change = Callable[[Path, Path, dict[str, Any]], None]
 SPY = {"command": "sh", "baseArgs": ["-c", 'echo "$VALUE $*" >> "$FIRED"; echo seen', "spy"]}
 
 
-class Parked:
+class ParkedChat:
     """A chat that its user allowed and that is waiting for a message."""
 
     def __init__(self, cli: Cli, where: str) -> None:
@@ -115,7 +115,7 @@ ATTACKS: dict[str, tuple[str, Change]] = {
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_something_else_is_asked_about(cli: Cli, attack: str) -> None:
     where, change = ATTACKS[attack]
-    parked = Parked(cli, where)
+    parked = ParkedChat(cli, where)
     parked.change(change)
     ran = cli("resume", parked.id)
     assert ran.code == 2, ran
@@ -197,6 +197,6 @@ def test_trust_does_not_go_to_another_repository(cli: Cli, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("where", [OUTSIDE, INSIDE])
 def test_what_was_allowed_is_not_asked_about_again(cli: Cli, where: str) -> None:
-    parked = Parked(cli, where)
+    parked = ParkedChat(cli, where)
     assert cli("resume", parked.id).code in (0, 3)
     assert parked.fired.read_text().split() == ["good", "good"]

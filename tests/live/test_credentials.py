@@ -85,7 +85,7 @@ LOGINS = {
 
 
 @dataclass
-class Echoing:
+class ConstantModel:
     async def answer(self, request: CompletionRequest) -> Answer:
         return reply("Here.")
 
@@ -119,7 +119,7 @@ async def test_one_login_serves_three(
     for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
         monkeypatch.delenv(name)
     secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
-    async with RehearsalServer(Echoing()) as server:
+    async with RehearsalServer(ConstantModel()) as server:
         kept = await anyio.to_thread.run_sync(sign_in_user, user, cli, server.url, secret)
         before = kept.read_bytes()
         team = Team(
@@ -156,7 +156,7 @@ async def test_signing_in_and_trying_again(
     secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
     ann = Member(id="ann", name="ann", display_name="Ann", agent=cli)
     failures: list[str] = []
-    async with RehearsalServer(Echoing()) as server:
+    async with RehearsalServer(ConstantModel()) as server:
         kept = await anyio.to_thread.run_sync(sign_in_user, user, cli, server.url, secret)
         kept.rename(user.home / "not yet")
         async with open_project(user.project) as project:

@@ -46,7 +46,7 @@ FAULTY = "Your word is OKAPI."
 
 
 @dataclass
-class Failing:
+class FailingModel:
     """A model that fails one member in one way after the other, and replies to all others."""
 
     faults: list[Answer]
@@ -58,7 +58,7 @@ class Failing:
 
 
 @dataclass
-class Watching:
+class WatchingObserver:
     """Keeps all records, and signals every question."""
 
     questions: MemoryObjectSendStream[None]
@@ -104,7 +104,7 @@ async def skipped(
     Each of the others is skipped, with a call of `then`; return the errors that led to each skip.
     """
     send, questions = anyio.create_memory_object_stream[None](1)
-    watching = Watching(send)
+    watching = WatchingObserver(send)
     others = [one.id for one in team.members[:-1]]
     failures: list[list[ErrorRecord]] = []
     results: list[ResultRecord] = []
@@ -126,7 +126,7 @@ async def skipped(
             group.start_soon(skip, questions)
             caps = Caps(max_turns=rounds * len(team.members), max_rounds=None)
             task = await app.create(StartRequest(team, "Hello?", caps, rehearsal=rehearsal))
-            results.append(await app.run(task, watching, patience=None))
+            results.append(await app.run(task, watching, wait=None))
             send.close()
     assert [result.status for result in results] == ["completed"]
     assert [errors[0].member for errors in failures] == others * rounds
@@ -222,13 +222,13 @@ async def test_a_model_that_fails(
     """Ann fails in one way after the other; each time Bob, on another CLI, gets his turn."""
     other = "claude" if cli == "codex" else "codex"
     installed(cli, other)
-    patient = {} if seconds == SLOW else ONCE
-    entry = {"command": str(BINS / cli), "env": patient}
+    env = {} if seconds == SLOW else ONCE
+    entry = {"command": str(BINS / cli), "env": env}
     register(user, {cli: entry, other: {"command": str(BINS / other)}})
     ann = member("ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(seconds * 1000))
     team = Team(name="pair", members=(ann, member("bob", other, order=2)))
     cases = [case for case in CASES if (case.cli, case.seconds) == (cli, seconds)]
-    model = Failing([case.fault for case in cases])
+    model = FailingModel([case.fault for case in cases])
     tries = iter([case.most for case in cases] + [0])
 
     def next_fault() -> None:
@@ -331,7 +331,7 @@ async def test_programs_that_are_missing_and_of_an_old_version(user: IsolatedUse
     bob = member("bob", "codex", order=len(entries) + 1)
     team = Team(name="all", members=(*members, bob))
     async with (
-        RehearsalServer(Failing([])) as server,
+        RehearsalServer(FailingModel([])) as server,
         App.open(user.project, None, server.url) as app,
     ):
         failures = await skipped(app, team, rehearsal=True)

@@ -118,7 +118,7 @@ async def run(
         group.start_soon(answering, app, questions)
         caps = Caps(max_turns=2, max_rounds=None)
         task = await app.create(StartRequest(team, "Try it.", caps, rehearsal=True))
-        result = await app.run(task, QuestionForwarder(send), patience=None)
+        result = await app.run(task, QuestionForwarder(send), wait=None)
         send.close()
         bodies = [json.dumps(turn.body) for turn in server.turns]
         audit = [one.entry for one in await app.storage.audit.chain()]

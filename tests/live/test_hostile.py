@@ -51,7 +51,7 @@ CLIS: dict[str, Callable[[str], ToolCall]] = {
 
 
 @dataclass
-class Obedient:
+class ObedientModel:
     """A model that does what the repository says, now or in an earlier turn."""
 
     shell: Callable[[str], ToolCall]
@@ -136,7 +136,7 @@ async def test_a_model_that_obeys_ends_as_a_question(
     canaries = tmp_path / "canaries"
     command = await anyio.to_thread.run_sync(plant, user.project, canaries)
     team = await anyio.to_thread.run_sync(lambda: set_up_team(user, cli, trusted=trusted))
-    brain, results = Obedient(CLIS[cli], command), list[ResultRecord]()
+    brain, results = ObedientModel(CLIS[cli], command), list[ResultRecord]()
     with anyio.fail_after(SLOWEST):
         async with RehearsalServer(brain) as server:
             async with open_project(user.project, stand_in=server.url) as project:

@@ -17,7 +17,7 @@ from tests.conftest import IsolatedUser
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 CLIS = ("claude", "codex", "gemini")
-PATIENCE = 90
+TIMEOUT = 90
 
 
 def patch(name: str) -> str:
@@ -97,7 +97,7 @@ def test_eight_questions_in_one_inbox(user: IsolatedUser, terminal: Terminal) ->
     for client, answers in ANSWERS.items():
         for place, choice in answers:
             number += 1
-            terminal.until(f"open q{number}", PATIENCE)
+            terminal.until(f"open q{number}", TIMEOUT)
             [waiting] = cli("inbox", "--json").lines
             assert waiting["purpose"] == "confirm_risky_action"
             assert client in waiting.get("command", "") + str(waiting.get("diff", "")) + str(
@@ -105,15 +105,15 @@ def test_eight_questions_in_one_inbox(user: IsolatedUser, terminal: Terminal) ->
             ) + str(waiting["title"])
             if place == "terminal":
                 terminal.type("\t")
-                terminal.until(f"q{number} · ", PATIENCE)
+                terminal.until(f"q{number} · ", TIMEOUT)
                 terminal.type("1\r" if choice == "once" else "2 not that\r")
             else:
                 assert cli("answer", f"q{number}", choice).code == 0
                 assert cli("answer", f"q{number}", "once").code != 0
-    terminal.until("builtin is done.", PATIENCE)
-    terminal.until("speak next", PATIENCE)
+    terminal.until("builtin is done.", TIMEOUT)
+    terminal.until("speak next", TIMEOUT)
     terminal.type("/end\r")
-    terminal.until("you ended it", PATIENCE)
+    terminal.until("you ended it", TIMEOUT)
     happened = {path.name for path in user.project.iterdir() if not path.name.startswith(".")}
     assert happened == {
         "claude-ran",

@@ -58,7 +58,7 @@ LOOK = {
 
 
 @dataclass
-class Looking:
+class CommandModel:
     """A model that runs a command before it first replies, and counts its replies."""
 
     said: int = 0
@@ -78,7 +78,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 @dataclass
-class AtOnce(Looking):
+class ConcurrentModel(CommandModel):
     """The same, but it answers only once all have asked, so that all work at the same time."""
 
     asked_by: set[str] = field(default_factory=set[str])
@@ -124,7 +124,7 @@ async def test_every_member_is_itself_and_writes_in_its_own_folder_alone(
     trace = tmp_path / "trace"
     traced = await anyio.to_thread.run_sync(strace, trace)
     team = await anyio.to_thread.run_sync(set_up_team, user, TEAMS[kind])
-    async with RehearsalServer(Looking()) as server:
+    async with RehearsalServer(CommandModel()) as server:
         goal = ["start", team.model_dump_json(), "6", "How is cart.py?"]
         words = [str(user.project), server.url, *goal]
         command = [*traced, sys.executable, "-m", "tests.live.owner", *words]
@@ -146,7 +146,7 @@ async def test_two_that_work_at_the_same_time_write_no_common_file(
     trace = tmp_path / "trace"
     traced = await anyio.to_thread.run_sync(strace, trace)
     team = await anyio.to_thread.run_sync(set_up_team, user, (agent, agent))
-    async with RehearsalServer(AtOnce()) as server:
+    async with RehearsalServer(ConcurrentModel()) as server:
         goals = ["@sec How is cart.py?", "@perf How is cart.py?"]
         words = [str(user.project), server.url, "start", team.model_dump_json(), "1", *goals]
         command = [*traced, sys.executable, "-m", "tests.live.owner", *words]

@@ -79,7 +79,7 @@ async def test_a_cli_that_never_asks_fails_at_permission(
 ) -> None:
     """The steps after a failed one are still tried, on a new task."""
     real = installed("claude")
-    monkeypatch.setattr(steps, "PATIENCE", 15.0)
+    monkeypatch.setattr(steps, "TIMEOUT", 15.0)
     # Even in that mode Claude asks, as long as the hook tells it to.
     never = (
         'for word in "$@"; do shift; case $word in *mode=default) '
@@ -110,7 +110,7 @@ async def test_a_program_that_exits_at_once(folders: Path, tmp_path: Path, name:
 async def test_a_program_that_never_speaks(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "PATIENCE", 1.0)
+    monkeypatch.setattr(steps, "TIMEOUT", 1.0)
     silent = '[ "$1" = --version ] && echo 1.2.3 && exit; exec sleep 60'
     probed = await probe("claude", stub(tmp_path, "claude", silent))
     assert probed.steps[0].outcome == "failed"

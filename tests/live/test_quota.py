@@ -30,7 +30,7 @@ ONE_TURN = Caps(max_turns=1, max_rounds=None)
 
 
 @dataclass
-class Limited:
+class LimitedModel:
     """A model that gives these answers in order."""
 
     answers: list[Answer]
@@ -40,7 +40,7 @@ class Limited:
 
 
 @dataclass
-class Watching:
+class WatchingObserver:
     """Keeps all records."""
 
     records: list[Record] = field(default_factory=list[Record])
@@ -97,11 +97,11 @@ async def test_the_task_parks_until_the_limit_ends(
     user: IsolatedUser, cli: str, program: Callable[[IsolatedUser, str], Path]
 ) -> None:
     team = team_of(user, cli, program(user, cli))
-    model = Limited([ErrorReply(429, "No more.", resets_in=HOUR)])
-    watching = Watching()
+    model = LimitedModel([ErrorReply(429, "No more.", resets_in=HOUR)])
+    watching = WatchingObserver()
     async with RehearsalServer(model) as server, opened(user, server) as app:
         task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
-        result = await app.run(task, watching, patience=0)
+        result = await app.run(task, watching, wait=0)
         assert await app.questions() == []
     assert (result.status, result.reason) == ("waiting", "rate_limit")
     assert len(server.turns) == 1, "it was asked again before the end of the limit"
@@ -112,11 +112,11 @@ async def test_the_task_parks_until_the_limit_ends(
 
 async def test_the_task_goes_on_by_itself_when_the_limit_ends(user: IsolatedUser) -> None:
     team = team_of(user, "codex", BINS / "codex")
-    model = Limited([ErrorReply(429, "No more.", resets_in=1), reply("Here I am.")])
-    watching = Watching()
+    model = LimitedModel([ErrorReply(429, "No more.", resets_in=1), reply("Here I am.")])
+    watching = WatchingObserver()
     async with RehearsalServer(model) as server, opened(user, server) as app:
         task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
-        result = await app.run(task, watching, patience=0, at_reset=True)
+        result = await app.run(task, watching, wait=0, at_reset=True)
     assert result.status == "completed"
     assert watching.replies == ["Here I am."]
     assert len(watching.waits) == 1

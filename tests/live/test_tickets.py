@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from jsonschema import Draft202012Validator
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.demo import DemoProject, check_promises, tickets_demo
+from coterie.app.demo import DemoProject, check_demo, tickets_demo
 from coterie.app.project import App
 from coterie.config.registry_edit import by_hand
 from coterie.config.schemas import FOLDER
@@ -53,7 +53,7 @@ class Diagram(DemoShop):
 
 
 @dataclass(frozen=True)
-class Asking:
+class AskingObserver:
     """Passes on every question."""
 
     questions: MemoryObjectSendStream[str]
@@ -85,7 +85,7 @@ async def answered_run(app: App, task_id: str) -> tuple[ResultRecord, list[str]]
     async with questions, anyio.create_task_group() as group:
         group.start_soon(answer)
         with send:
-            return await app.run(task_id, Asking(send), patience=None), answered
+            return await app.run(task_id, AskingObserver(send), wait=None), answered
     raise AssertionError("the run has an end")
 
 
@@ -117,8 +117,8 @@ async def test_the_whole_diagram_with_real_clis(demo: DemoProject) -> None:
         with anyio.fail_after(SLOWEST):
             result, answered = await answered_run(app, task)
         assert (result.status, result.reason, answered) == ("completed", "done", ["q1"])
-        promises = await check_promises(app, task)
-        assert [one for one in promises if not one.kept] == []
+        checks = await check_demo(app, task)
+        assert [one for one in checks if not one.passed] == []
         assert {one.asked.client for one in server.turns if one.asked} == set(AGENTS)
     session = root / ".coterie"
     said = await anyio.to_thread.run_sync(read, session / "logs" / task)

@@ -48,7 +48,7 @@ SHELLS: dict[str, Callable[[str], ToolCall]] = {
 
 
 @dataclass
-class Committing:
+class CommittingModel:
     """A model that commits, and then reports what it saw."""
 
     bodies: list[CompletionRequest] = field(default_factory=list[CompletionRequest])
@@ -135,7 +135,7 @@ class FinishedRun:
 
 
 async def run(user: IsolatedUser, team: Team) -> FinishedRun:
-    model = Committing()
+    model = CommittingModel()
     status, askers = "", list[str | None]()
     async with (
         RehearsalServer(model) as server,

@@ -23,7 +23,7 @@ from coterie.web.serve import ServeRequest, serve
 from tests.conftest import IsolatedUser
 
 API = "/api/v1"
-PATIENCE = 100.0
+TIMEOUT = 100.0
 """Seconds; enough for a machine under load."""
 
 
@@ -110,7 +110,7 @@ async def served(root: Path, **options: Any) -> AsyncGenerator[Api]:
         serving, screen = found[0]
         headers = {"Authorization": f"Bearer {serving.sessions.token}"}
         async with httpx.AsyncClient(
-            base_url=serving.address, headers=headers, timeout=PATIENCE
+            base_url=serving.address, headers=headers, timeout=TIMEOUT
         ) as client:
             yield Api(serving, screen, client, root, notes, noted)
         os.kill(os.getpid(), signal.SIGHUP)  # as a user stops it
@@ -165,7 +165,7 @@ def started(
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         headers = {"Authorization": f"Bearer {said['token']}"}
-        with httpx.Client(base_url=said["address"], headers=headers, timeout=PATIENCE) as client:
+        with httpx.Client(base_url=said["address"], headers=headers, timeout=TIMEOUT) as client:
             yield Process(process, said["address"], said["token"], client)
     finally:
         if process.poll() is None:

@@ -16,7 +16,7 @@ from coterie.app import web_sessions
 from coterie.app.web_sessions import WebSessions
 from coterie.web.access import BODY, Access, Bucket, RateLimits
 from tests.conftest import IsolatedUser
-from tests.web.server import API, PATIENCE, Api, Process, served, started, user_env
+from tests.web.server import API, TIMEOUT, Api, Process, served, started, user_env
 
 PROJECTS = f"{API}/projects"
 JSON = {"content-type": "application/json"}
@@ -119,7 +119,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
 def cookie(shared: Process) -> str:
     """The cookie that a browser gets for the token."""
     answer = httpx.post(
-        f"{shared.address}{API}/session", json={"token": shared.token}, timeout=PATIENCE
+        f"{shared.address}{API}/session", json={"token": shared.token}, timeout=TIMEOUT
     )
     assert answer.status_code == 204, answer.text
     return cookie_in(answer)
@@ -158,7 +158,7 @@ def test_refused(shared: Process, cookie: str, attack: Attack) -> None:
         f"{shared.address}{filled(attack.path)}",
         headers=headers,
         content=filled(attack.content.decode()).encode() or None,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
     )
     assert (answer.status_code, answer.json()["status"]) == (attack.status, attack.status)
     assert answer.headers["content-type"] == "application/problem+json"
@@ -186,7 +186,7 @@ def raw(process: Process, request: str) -> str:
     """The response to a request that no client would send."""
     lines = f"{request}\r\nHost: 127.0.0.1:{process.port}\r\nConnection: close\r\n"
     lines += f"Authorization: Bearer {process.token}\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", process.port), PATIENCE) as connection:
+    with socket.create_connection(("127.0.0.1", process.port), TIMEOUT) as connection:
         connection.sendall(lines.encode())
         return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
@@ -207,14 +207,14 @@ async def test_a_browser_comes_in_with_the_token_and_goes_out_again(api: Api) ->
     cookies = {f"coterie_session_{port}": cookie_in(answer)}
     own = {"origin": api.serving.address, "sec-fetch-site": "same-origin"}
     async with httpx.AsyncClient(
-        base_url=api.serving.address, cookies=cookies, timeout=PATIENCE
+        base_url=api.serving.address, cookies=cookies, timeout=TIMEOUT
     ) as browser:
         assert (await browser.get(PROJECTS)).status_code == 200
         async with browser.stream("GET", f"{API}/events") as stream:
             assert stream.status_code == 200
         assert (await browser.delete(f"{API}/session", headers=own)).status_code == 204
     async with httpx.AsyncClient(
-        base_url=api.serving.address, cookies=cookies, timeout=PATIENCE
+        base_url=api.serving.address, cookies=cookies, timeout=TIMEOUT
     ) as browser:
         assert (await browser.get(PROJECTS)).status_code == 401  # an old cookie
 

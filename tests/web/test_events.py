@@ -33,7 +33,7 @@ from coterie.web import events as stream
 from coterie.web.hub import Hub, open_hub, project_id
 from tests.cli.in_process_agent import CurrentScript, in_turn, install_adapter
 from tests.conftest import IsolatedUser
-from tests.web.server import API, PATIENCE, Api, Event, Process, events, started
+from tests.web.server import API, TIMEOUT, Api, Event, Process, events, started
 
 ADA = coterie.Member.model_validate(
     {"id": "ada", "name": "ada", "displayName": "Ada", "agent": "claude"}
@@ -162,7 +162,7 @@ async def test_a_message_is_sent_before_the_next_text_of_its_member(
     turns = in_turn("one two", [coterie.TextDelta("three ")])
 
     def speak(member: coterie.Member, prompt: str) -> object:
-        assert may_speak.wait(PATIENCE)
+        assert may_speak.wait(TIMEOUT)
         return turns(member, prompt)
 
     monkeypatch.setattr(CurrentScript, "say", staticmethod(speak))
@@ -246,7 +246,7 @@ async def test_a_project_that_cannot_be_read_holds_up_no_other(
             if fails == "meanwhile":
                 await failing.storage.close()
             await chat(other)
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await until_seq(
                     found, project_id(tmp_path / "other"), (await line_numbers(other))[-1]
                 )
@@ -274,7 +274,7 @@ async def test_a_list_of_projects_that_cannot_be_read_ends_no_running_task(
             assert (await anext(found)).name == "reset"
             started = TaskStarted(task_id=task, at=instant.now())
             await app.storage.commit(None, AppendEvent(started))
-            with anyio.fail_after(PATIENCE):
+            with anyio.fail_after(TIMEOUT):
                 await until_seq(found, project_id(other), (await line_numbers(app))[-1])
 
 
@@ -404,7 +404,7 @@ async def streamed(process: Process, last: str | None) -> AsyncGenerator[Event]:
     headers = {"Authorization": f"Bearer {process.token}"}
     headers |= {"Last-Event-ID": last} if last else {}
     async with (
-        httpx.AsyncClient(base_url=process.address, headers=headers, timeout=PATIENCE) as client,
+        httpx.AsyncClient(base_url=process.address, headers=headers, timeout=TIMEOUT) as client,
         client.stream("GET", f"{API}/events", timeout=None) as response,
     ):
         async for one in events(response):

@@ -27,7 +27,7 @@ from tests.cli.command import InProcessCli
 from tests.cli.in_process_agent import CurrentScript, install_adapter
 from tests.conftest import IsolatedUser
 from tests.web.api_client import api_client
-from tests.web.server import API, PATIENCE, Api, served
+from tests.web.server import API, TIMEOUT, Api, served
 from tests.web.test_events import TEAM
 
 
@@ -73,7 +73,7 @@ def test_a_process_opens_a_browser_and_serves_until_it_is_stopped(user: Isolated
         assert token not in "".join(said)  # anything but a terminal may be a log that others read
         assert opened.read_text() == f"{address}/#token={token}"
         headers = {"Authorization": f"Bearer {token}"}
-        answer = httpx.get(f"{address}{API}/projects", headers=headers, timeout=PATIENCE)
+        answer = httpx.get(f"{address}{API}/projects", headers=headers, timeout=TIMEOUT)
         assert answer.status_code == 200
         process.send_signal(signal.SIGINT)
         assert process.wait() == 0
@@ -173,7 +173,7 @@ async def test_with_a_certificate_it_speaks_tls(user: IsolatedUser) -> None:
         assert api.serving.address.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=certificate)
         async with httpx.AsyncClient(
-            base_url=api.serving.address, verify=trusted, timeout=PATIENCE
+            base_url=api.serving.address, verify=trusted, timeout=TIMEOUT
         ) as client:
             answer = await client.post(f"{API}/session", json={"token": api.serving.sessions.token})
             assert "; Secure" in answer.headers["set-cookie"]

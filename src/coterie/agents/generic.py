@@ -16,7 +16,7 @@ from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.process.child import Child, NothingStarts, Spawn, start_recorded
+from coterie.process.child import Child, DryRunChildLog, Spawn, start_recorded
 from coterie.process.stdio_turns import CompletionStrategy, StdioTurns
 
 DETECTORS = "coterie.detectors"
@@ -46,7 +46,7 @@ class GenericAdapter(ProgramAdapter):
         """Open a channel; a persistent agent is started now, others with each turn."""
         strategy = await self._strategy(member, workspace)
         channel = GenericChannel(self, member, workspace, strategy)
-        if channel.holds_past or isinstance(self.children, NothingStarts):
+        if channel.holds_past or isinstance(self.children, DryRunChildLog):
             await channel.begin()
         return channel
 

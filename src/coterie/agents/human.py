@@ -12,7 +12,7 @@ from coterie.model.team import Member
 from coterie.model.update import Asked, TurnCompleted, TurnFailed, Update
 from coterie.model.workspace import Workspace
 
-_PATIENCE = 10 * 365 * 86_400.0
+_TIMEOUT = 10 * 365 * 86_400.0
 """A person may take ten years: an answer counts whenever it arrives."""
 
 
@@ -21,7 +21,7 @@ class HumanAdapter:
 
     def limits(self, member: Member) -> Limits:
         """Return limits too long to matter: people have no clocks."""
-        return Limits(total=_PATIENCE, quiet_after=_PATIENCE)
+        return Limits(total=_TIMEOUT, quiet_after=_TIMEOUT)
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> HumanChannel:
         """Open a channel; nothing needs to be started."""

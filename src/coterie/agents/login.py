@@ -34,7 +34,7 @@ from coterie.ports import Adapter, Channel
 
 MARGIN = 600.0
 """Seconds before expiry from which a renewal is expected: CLIs renew some minutes early."""
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """How many seconds the others wait for a renewal before they try by themselves."""
 _POLL_INTERVAL = 0.05
 _MILLISECONDS = 1e11
@@ -66,7 +66,7 @@ class Login:
         """Hold the lock for the block; yields None if none is needed, or waiting for it took too
         long or is given up."""
         held = await anyio.to_thread.run_sync(self._try)
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(TIMEOUT):
             while held == "busy" and not is_given_up():
                 await anyio.sleep(_POLL_INTERVAL)
                 held = await anyio.to_thread.run_sync(self._try)

@@ -14,7 +14,7 @@ from coterie.app.project import App
 from coterie.config.files import write_atomically
 from coterie.errors import NotFound, UsageError
 from coterie.model.task import is_part
-from coterie.model.team import TICKETS, is_seat_of
+from coterie.model.team import TICKETS, is_instance_of
 from coterie.model.timeline import AuditedCall
 from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, ChainedEntry
 
@@ -40,7 +40,7 @@ class AuditFilter:
         tool = (self.tool or "").casefold()
         return (
             (self.task is None or is_part(entry.task_id, self.task))
-            and (self.member is None or is_seat_of(self.member, entry.author_actor_id))
+            and (self.member is None or is_instance_of(self.member, entry.author_actor_id))
             and tool in entry.tool_name.casefold()
             and entry.timestamp >= (self.since or "")
         )

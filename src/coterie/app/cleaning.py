@@ -32,7 +32,7 @@ from coterie.workspace.leftovers import (
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 KINDS: tuple[LeftoverKind, ...] = ("worktree", "branch", "remote", "home", "snapshots", "draft")
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 """The most seconds that `accept` spends on cleaning up, which can be done later as well."""
 _OF_SESSIONS: tuple[LeftoverKind, ...] = ("worktree", "branch", "remote")
 
@@ -69,7 +69,7 @@ class SentBranches:
 
 async def remove_accepted(app: App, task_id: str) -> None:
     """Remove from the remote what is now in the user's branch; `coterie clean` lists the rest."""
-    with suppress(CoterieError), anyio.move_on_after(_PATIENCE):
+    with suppress(CoterieError), anyio.move_on_after(_TIMEOUT):
         sent, worktrees = await SentBranches.of(app), await app.sessions.worktrees_here(task_id)
         if sent is not None and worktrees is not None:
             await sent.remove(worktrees)

@@ -61,7 +61,7 @@ def _above(task_id: str, rows: Mapping[str, TaskRow]) -> Iterator[str]:
 def _of_task(turns: Sequence[Turn], root: TaskRow, team: Team) -> list[Cost]:
     attempts: list[Cost] = []
     for turn in turns:
-        member = team.seated(turn.member)
+        member = team.instance(turn.member)
         if member is None or member.type == "ai":
             taken = turn.outcome in ("completed", "interrupted")
             agent = member.agent or "" if member else ""

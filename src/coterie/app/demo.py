@@ -22,7 +22,7 @@ from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.registry_edit import by_hand, find_program, save_registry
 from coterie.config.team_edit import preset_members
-from coterie.config.teams import seats
+from coterie.config.teams import member_specs
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
@@ -80,7 +80,7 @@ def demo_agents(spec: str | None) -> tuple[list[str], list[AgentDefinition]]:
 
     Raises UsageError for an agent that does not exist.
     """
-    chosen = [seat.agent for seat in seats(spec)] if spec else [BUILT_IN.name]
+    chosen = [one.agent for one in member_specs(spec)] if spec else [BUILT_IN.name]
     return chosen, [_agent(name) for name in dict.fromkeys(chosen) if name != BUILT_IN.name]
 
 
@@ -100,8 +100,8 @@ def tickets_demo(
     _commit(project.root)
     save_registry(load_registry(KNOWN_AGENTS, registry_path(home)).with_agents(*known))
     manager, *workers = agents
-    seated_on = [manager, *islice(cycle(workers or agents), _WORKERS)]
-    entries = [_permitted(entry) for entry in preset_members(TICKETS, seated_on)]
+    by_member = [manager, *islice(cycle(workers or agents), _WORKERS)]
+    entries = [_permitted(entry) for entry in preset_members(TICKETS, by_member)]
     view = Teams(project, home).write(TICKETS, [*entries], preset=TICKETS)
     start = StartRequest(view.team, GOAL, Caps(yes=True), view.loaded.path, DEMO, TICKETS)
     return DemoProject(project, home, start)
@@ -131,17 +131,17 @@ def _commit(folder: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Promise:
-    """One thing that the demo promises."""
+class DemoCheck:
+    """One thing that the demo promises to show, and whether it did."""
 
     what: str
     how: str
     """What actually happened."""
-    kept: bool
+    passed: bool
 
 
-async def check_promises(app: App, task_id: str) -> tuple[Promise, ...]:
-    """Return each promise of the demo, with its outcome."""
+async def check_demo(app: App, task_id: str) -> tuple[DemoCheck, ...]:
+    """Check each promise of the demo."""
     views = await app.tickets(task_id)
     done = [view.ticket for view in views if view.ticket.state == "done"]
     planned = len(PLANNED)
@@ -150,7 +150,7 @@ async def check_promises(app: App, task_id: str) -> tuple[Promise, ...]:
     name = f"{await app.branch(task_id)}^{{tree}}"
     tree = (await anyio.to_thread.run_sync(git.run, "rev-parse", name)).strip()
     return (
-        Promise("done", f"{len(done)} of {planned} tickets", len(done) == len(views) == planned),
+        DemoCheck("done", f"{len(done)} of {planned} tickets", len(done) == len(views) == planned),
         _some("discussed first", _with_event(done, "discussing")),
         _some("sent back by review", _sent_back(envelopes)),
         _some("had a conflict, resolved by its author", _in_conflict(envelopes)),
@@ -158,8 +158,8 @@ async def check_promises(app: App, task_id: str) -> tuple[Promise, ...]:
     )
 
 
-def _some(what: str, tickets: Sequence[str]) -> Promise:
-    return Promise(what, ", ".join(tickets) or "none", bool(tickets))
+def _some(what: str, tickets: Sequence[str]) -> DemoCheck:
+    return DemoCheck(what, ", ".join(tickets) or "none", bool(tickets))
 
 
 def _with_event(tickets: Sequence[Ticket], event: str) -> list[str]:
@@ -182,10 +182,10 @@ def _sent_back(envelopes: Sequence[Envelope]) -> list[str]:
     ]
 
 
-def _green(envelopes: Sequence[Envelope], tree: str) -> Promise:
+def _green(envelopes: Sequence[Envelope], tree: str) -> DemoCheck:
     """Whether Coterie itself saw all tests pass on exactly the files of the branch."""
     logs = (one.payload for one in envelopes if isinstance(one.payload, ArtifactRef))
     ran = [(log, log.checked) for log in logs if log.checked and log.checked.command == TESTS]
     detail, check = (ran[-1][0].description, ran[-1][1]) if ran else ("never run", None)
     is_green = check is not None and check.passed and check.tree[:12] == tree[:12]
-    return Promise("tests green, run by Coterie", detail, is_green)
+    return DemoCheck("tests green, run by Coterie", detail, is_green)

@@ -30,8 +30,8 @@ from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import PIPELINE, SOLO, TICKETS, Member, Team, member_folder
 from coterie.model.ticket import BASE_COMMIT, SchedulerConfig
 from coterie.model.workspace import branch_of
-from coterie.process.child import NothingStarts, Spawn, WouldStart
-from coterie.process.processes import Machine
+from coterie.process.child import DryRunChildLog, Spawn, WouldStart
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workspace.folder import leads_to_task_worktree
 from coterie.workspace.pipeline_work import work_name
@@ -185,7 +185,7 @@ async def _scratch(
         folder = await anyio.to_thread.run_sync(_real, path)
         storage = await SqliteStorage.open(folder / "coterie.db")
         try:
-            machine = await anyio.to_thread.run_sync(Machine.here)
+            machine = await anyio.to_thread.run_sync(PidScope.here)
             factory = MemberFactory(root, home, storage, machine, ChannelPool())
             address = None if request.rehearsal is False else _PLACEHOLDER_URL
             members = factory.of(request.team, None, address, request.workflow)
@@ -227,7 +227,7 @@ class _Scratch:
 
     def _limited(self, plan: MemberPlan) -> MemberPlan:
         """Return the plan with the limits of the member's turns."""
-        adapter = self.members.adapter(plan.member, NothingStarts())
+        adapter = self.members.adapter(plan.member, DryRunChildLog())
         if not isinstance(adapter, GenericAdapter):
             total = adapter.limits(plan.member).total
             return replace(plan, timeout_ms=round(total * 1000))
@@ -241,18 +241,18 @@ class _Scratch:
 
     async def _spawn(self, member: Member, *, apart: bool) -> Spawn | None:
         """Return what the adapter would start; None if opening a channel starts no process."""
-        seated = member.model_copy(update={"working_dir": None, "home_dir": None, "work": "link"})
-        own = member_folder(self.folder, self.request.team.name, seated)
+        unplaced = member.model_copy(update={"working_dir": None, "home_dir": None, "work": "link"})
+        own = member_folder(self.folder, self.request.team.name, unplaced)
         own.mkdir(parents=True)
         if apart or member.work == "worktree":
             (own / "work").mkdir()
-            seated = seated.model_copy(update={"execution_dir": None})
-        elif seated.execution_dir is None:
+            unplaced = unplaced.model_copy(update={"execution_dir": None})
+        elif unplaced.execution_dir is None:
             (own / "work").symlink_to(_target_of_work(self.root, self.request.team, member))
-        workspace = await anyio.to_thread.run_sync(self.members.workspace, seated)
-        adapter = self.members.adapter(seated, NothingStarts())
+        workspace = await anyio.to_thread.run_sync(self.members.workspace, unplaced)
+        adapter = self.members.adapter(unplaced, DryRunChildLog())
         try:
-            opened = await adapter.open(seated, workspace, self.resumed.threads.get(member.id))
+            opened = await adapter.open(unplaced, workspace, self.resumed.threads.get(member.id))
         except WouldStart as would:
             return would.spawn
         await opened.close()

@@ -105,7 +105,7 @@ def _only_allowed(team: Team, known: Team | None, rules: Mapping[str, list[str]]
     """Return the team without rules from other machines: what they would allow is asked instead."""
 
     def restricted(member: Member) -> Member:
-        mine = known.seated(member.id) if known else None
+        mine = known.instance(member.id) if known else None
         own = {*(mine.permissions.allow if mine else ()), *rules.get(member.id, ())}
         allow = tuple(rule for rule in member.permissions.allow if rule in own)
         changed = member.permissions.model_copy(update={"allow": allow})

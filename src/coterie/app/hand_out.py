@@ -19,7 +19,7 @@ from coterie.model.record import ResultRecord
 from coterie.model.task import ENDED, Stopped, TaskCreated, fold
 from coterie.ports import RunChild, Storage
 
-THREAD_PATIENCE = 15.0
+THREAD_TIMEOUT = 15.0
 """How many seconds a turn waits for the machine that has its thread: any other begins a new one."""
 LOOK = 1.0
 """Seconds between two checks of an offer that nobody has taken."""
@@ -35,9 +35,7 @@ class ChildOffers:
     def _storage(self) -> Storage:
         return self.shared.storage
 
-    async def __call__(
-        self, part: TaskCreated, here: RunChild, patience: float | None
-    ) -> ResultRecord:
+    async def __call__(self, part: TaskCreated, here: RunChild, wait: float | None) -> ResultRecord:
         """Offer a child task, and return how it ended or what it waits for."""
         await self._make(part)
         offer = offer_of(part)
@@ -50,7 +48,7 @@ class ChildOffers:
         offer = replace(offer, machine=known if known in able else None)
         await self.shared.dispatch.offer(offer)
         try:
-            return await self._wait_for_end(part, here, offer, patience)
+            return await self._wait_for_end(part, here, offer, wait)
         except BaseException:  # whoever runs it must stop: its session is no longer running
             deadline = self.shared.owners.deadline
             if deadline is not None and not deadline.passed():  # else another may own the session
@@ -91,14 +89,14 @@ class ChildOffers:
         """Open an untaken offer to all machines if the one it was reserved for is gone or has not
         taken it in time."""
         alone = offer.machine
-        if alone is None or (alone in able and waited < THREAD_PATIENCE):
+        if alone is None or (alone in able and waited < THREAD_TIMEOUT):
             return offer
         offer = replace(offer, machine=None)
         await self.shared.dispatch.offer(offer)
         return offer
 
     async def _wait_for_end(
-        self, part: TaskCreated, here: RunChild, offer: Offer, patience: float | None
+        self, part: TaskCreated, here: RunChild, offer: Offer, wait: float | None
     ) -> ResultRecord:
         seen, since = 0, anyio.current_time()
         while True:
@@ -107,7 +105,7 @@ class ChildOffers:
             if await is_run(self.shared, part.task_id):
                 since = anyio.current_time()
             elif await self._asks(part.task_id):
-                if patience is not None and anyio.current_time() - since > patience:
+                if wait is not None and anyio.current_time() - since > wait:
                     stop = Stopped("question")
                     return ResultRecord(part.task_id, "waiting", stop.reason, "", 0, stop=stop)
             elif able := await self._capable_machines(offer):

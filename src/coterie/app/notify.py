@@ -68,7 +68,7 @@ class Target:
         home = str(user_home() or Path("/"))
         try:
             result = await capture(
-                words, home, environment(), most=_OUTPUT, patience=LIMIT, given=stdin
+                words, home, environment(), most=_OUTPUT, time_limit=LIMIT, given=stdin
             )
         except (OSError, ValueError) as error:
             return f"it cannot be started: {getattr(error, 'strerror', None) or error}"

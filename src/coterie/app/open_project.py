@@ -157,9 +157,7 @@ class _Run:
         try:
             with self.records, self.scope:
                 self.saw(
-                    await self.app.run(
-                        self.task_id, self, patience=self.wait, at_reset=self.at_reset
-                    )
+                    await self.app.run(self.task_id, self, wait=self.wait, at_reset=self.at_reset)
                 )
         except Exception as error:  # noqa: BLE001 - raised to whoever reads the records
             self.failure = error

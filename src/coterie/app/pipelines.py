@@ -276,7 +276,7 @@ class RunsTasks(Protocol):
         task_id: str,
         observer: Observer,
         *,
-        patience: float | None,
+        wait: float | None,
         starts_agents: bool = True,
     ) -> ResultRecord: ...
 
@@ -306,7 +306,7 @@ async def accept_change(
     `approving` makes the context in which to approve; with it, no agent is started here.
     """
     pipelines, block = app.pipelines, approving or nullcontext
-    run = partial(app.run, task_id, NoObserver(), patience=0.0, starts_agents=approving is None)
+    run = partial(app.run, task_id, NoObserver(), wait=0.0, starts_agents=approving is None)
     async with block():
         await pipelines.approve(task_id, message, override=override, recheck=recheck)
     with suppress(TaskBusy):  # then its runner gets the answer

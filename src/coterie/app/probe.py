@@ -58,7 +58,7 @@ async def probe_agent(
         raise UsageError(f"{agent.name} cannot be probed: nothing can stand in for its model.")
     # Asking takes up to two seconds, and some programs write into the user's home even for that.
     version = agent.version or await anyio.to_thread.run_sync(version_of, agent.command)
-    base = await anyio.to_thread.run_sync(_furnished, agent)
+    base = await anyio.to_thread.run_sync(_create_probe_folder, agent)
     try:
         steps = await _all_steps(agent, shell, base, tell)
     finally:
@@ -84,7 +84,7 @@ async def _all_steps(
     return tuple(steps)
 
 
-def _furnished(agent: AgentDefinition) -> Path:
+def _create_probe_folder(agent: AgentDefinition) -> Path:
     """Make a temporary folder with an empty project and a home that registers only this agent."""
     base = Path(tempfile.mkdtemp(prefix=FOLDER)).resolve()
     (base / "project").mkdir()

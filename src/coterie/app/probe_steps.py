@@ -186,7 +186,7 @@ def replied_or_asked(record: Record) -> MessageRecord | Interaction | None:
 
 NEEDED: tuple[Step, ...] = ("start", "turn")
 """Steps without which none of the later ones can be tried."""
-PATIENCE = 20.0
+TIMEOUT = 20.0
 """Seconds allowed per step: a cold start of the slowest CLI takes five."""
 
 
@@ -241,12 +241,12 @@ class Steps:
             detail = _OUR_FOLDER.sub("", detail)
             return ProbeStepResult(step, outcome, detail, round((monotonic() - began) * 1000))
 
-        with anyio.move_on_after(PATIENCE):
+        with anyio.move_on_after(TIMEOUT):
             try:
                 return ended("ok", await attempt())
             except (StepFailed, CoterieError) as error:
                 return ended("failed", str(error))
-        late, trouble = f"did not finish within {PATIENCE:g} s", self._task.trouble
+        late, trouble = f"did not finish within {TIMEOUT:g} s", self._task.trouble
         return ended("failed", f"{late}: {trouble}" if trouble else late)
 
     async def _start(self) -> str:

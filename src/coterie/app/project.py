@@ -41,7 +41,7 @@ from coterie.model.task import TaskCreated, new_task_id
 from coterie.model.team import PIPELINE, TICKETS, YOU, Team, base_of
 from coterie.model.ticket import SchedulerConfig
 from coterie.ports import Observer, Owners, Storage
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class App(WorkUseCases):
 
     project: Project
     storage: Storage
-    machine: Machine
+    machine: PidScope
     owners: Owners
     pool: ChannelPool = field(default_factory=ChannelPool, init=False)
     stand_in: str | None = None
@@ -99,9 +99,9 @@ class App(WorkUseCases):
         """
         project = Project(root, home)
 
-        def prepare() -> tuple[Machine, bool]:
+        def prepare() -> tuple[PidScope, bool]:
             make_project(project)
-            return Machine.here(), storage is None and may_name_store(home)
+            return PidScope.here(), storage is None and may_name_store(home)
 
         here, may_be_shared = await anyio.to_thread.run_sync(prepare)
         shared: SharedStore | None = None
@@ -188,14 +188,14 @@ class App(WorkUseCases):
         task_id: str,
         observer: Observer,
         *,
-        patience: float | None,
+        wait: float | None,
         at_reset: bool = False,
         for_others: bool = False,
         starts_agents: bool = True,
     ) -> ResultRecord:
         """Run a task until it ends or parks; take it over first if its owner is dead.
 
-        `patience` is how many seconds to wait for an answer to a question: None forever (a
+        `wait` is how many seconds to wait for an answer to a question: None forever (a
         terminal), 0 not at all; `at_reset` also waits for the end of a rate limit;
         `for_others`: nothing is committed to the branch that is checked out here; without
         `starts_agents` no member of its team is started, so this machine need not trust the team.
@@ -215,7 +215,7 @@ class App(WorkUseCases):
                 members.redactor(),
                 snapshots,
                 at_reset=at_reset,
-                waits_for_limits=patience is None or at_reset,
+                waits_for_limits=wait is None or at_reset,
                 guarded=members.guarded,
                 notifies=members.settings.notify is not None,
                 unstarted=unstarted_calls,
@@ -231,7 +231,7 @@ class App(WorkUseCases):
             async with run.notifying(created, members, observer) as watched:
                 here = factory.for_this_machine if self.shared else None
                 engine = replace(engine, services=services, for_this_machine=here)
-                result = await engine.run(task_id, members.channels, watched, patience)
+                result = await engine.run(task_id, members.channels, watched, wait)
         result = await run.with_changes(snapshots, result)
         is_session = created.workflow in (TICKETS, PIPELINE)
         return await self._changes_of(created).concluded(result) if is_session else result

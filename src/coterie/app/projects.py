@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from coterie.config import project as config
 from coterie.config import settings
 from coterie.config.files import Notice, locked
-from coterie.config.foreign_folder import HeldFile, held_files, look_at, set_aside
+from coterie.config.foreign_folder import FolderEntry, folder_entries, look_at, set_aside
 from coterie.config.identity import FOLDER, read_known, write_known
 from coterie.config.project import (
     MadeProject,
@@ -81,9 +81,9 @@ def adopt_folder(folder: Path) -> Path:
     return project.root
 
 
-def contents(project: Project) -> tuple[HeldFile, ...]:
+def contents(project: Project) -> tuple[FolderEntry, ...]:
     """List what the project's `.coterie` holds, whoever made it, for a person to review."""
-    return held_files(project.root)
+    return folder_entries(project.root)
 
 
 def refused(project: Project) -> NotOurs | None:
@@ -304,7 +304,7 @@ async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> Open
 
 
 @dataclass(frozen=True)
-class GivenAnswer:
+class AnswerOutcome:
     """A question that was answered, and the outcome."""
 
     view: QuestionView
@@ -360,7 +360,7 @@ class Inbox:
             raise UsageError(f'"{name}" could be {places}.', "Name the project: -C DIR")
         return views[0]
 
-    async def answer(self, name: str, choice: str | None, text: str | None) -> GivenAnswer:
+    async def answer(self, name: str, choice: str | None, text: str | None) -> AnswerOutcome:
         """Answer a question; if AnswerRefused is raised, it stays open."""
         view = await self.find(name)
         app = await self._app(Project(view.project))
@@ -369,7 +369,7 @@ class Inbox:
 
 async def answer_question(
     app: App, view: QuestionView, choice: str | None, text: str | None
-) -> GivenAnswer:
+) -> AnswerOutcome:
     """Answer a question of a project; if AnswerRefused is raised, it stays open."""
     from coterie.config.teams import rules_path
 
@@ -388,7 +388,7 @@ async def answer_question(
     answered = await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
     has_rule = answered.rule is not None
     rules = rules_path(app.project, answered.team) if has_rule else None
-    return GivenAnswer(view, answered, rules)
+    return AnswerOutcome(view, answered, rules)
 
 
 def _named(name: str, views: list[QuestionView]) -> list[QuestionView]:

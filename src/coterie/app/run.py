@@ -35,7 +35,7 @@ from coterie.model.team import CHAT, Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, ChildLog, Observer, Owners, Storage, Workflow
 from coterie.process.child import KeeperName
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.pipeline import Pipeline
 from coterie.workflows.tickets import Tickets, TicketTurn
@@ -72,7 +72,7 @@ class MemberFactory:
     root: Path
     home: Path | None
     storage: Storage
-    machine: Machine
+    machine: PidScope
     pool: ChannelPool
     owners: Owners | None = None
     """The owner of their processes; None: nothing is started."""
@@ -250,7 +250,7 @@ class Members:
 
     def workspace(self, member: Member) -> Workspace:
         """Make a member's folder, and return everything its process is started with."""
-        known = self.team.seated(member.id)
+        known = self.team.instance(member.id)
         # The env is not stored with the task; where the member works is up to the workflow.
         member = member.model_copy(update={"env": known.env}) if known else member
         agent = self.adapters.agents.get(member.agent or "")

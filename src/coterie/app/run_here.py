@@ -86,7 +86,7 @@ async def answer_shared(
         return await answer()
     async with _run_here(app, shared, question.task_id):
         answered = await answer()
-    await app.run(question.task_id, NoObserver(), patience=0.0, starts_agents=False)
+    await app.run(question.task_id, NoObserver(), wait=0.0, starts_agents=False)
     return answered
 
 

@@ -19,7 +19,7 @@ from coterie.model.journal import Fence
 from coterie.model.lease_clock import LeaseTimes
 from coterie.model.task import running_task
 from coterie.ports import Blobs, Dispatch, FindRemote, Sharing, Storage
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.workspace.git import Git
 from coterie.workspace.worktree import top_of
 
@@ -139,7 +139,7 @@ def machine_name(home: Path | None = None) -> str:
 
 
 async def open_shared(
-    project: Project, machine: Machine, name: str | None = None
+    project: Project, machine: PidScope, name: str | None = None
 ) -> SharedStore | None:
     """Open the named store; None if none is named, or it belongs to another project.
 
@@ -169,7 +169,7 @@ async def open_shared(
     store = StoreUrl.of(url)
     dispatch = PostgresDispatch(store)
     # An owner need not wait longer than its lease for an unreachable store.
-    storage = await PostgresStorage.open(url, patience=ttl, known=known)
+    storage = await PostgresStorage.open(url, connect_timeout=ttl, known=known)
 
     async def give_back(owner: str) -> None:
         await dispatch.sweep()

@@ -212,7 +212,9 @@ async def _fenced(settings: Settings, machine: str) -> bool:
         return True
     place = str(user_home() or Path("/"))
     try:
-        ran = await capture(command, place, environment(), most=_OUTPUT, patience=LIMIT, given=b"")
+        ran = await capture(
+            command, place, environment(), most=_OUTPUT, time_limit=LIMIT, given=b""
+        )
     except (OSError, ValueError):
         return False
     return ran.status == 0

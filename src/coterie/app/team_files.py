@@ -11,7 +11,7 @@ from coterie.app.agents import Agents
 from coterie.app.teams import Teams, TeamView
 from coterie.config import files
 from coterie.config.team_file import team_in, team_path
-from coterie.config.teams import reading_for, seats, teams_of
+from coterie.config.teams import member_specs, reading_for, teams_of
 from coterie.errors import NotFound, UsageError
 
 MemberChoice = Literal["update", "keep", "new"]
@@ -43,7 +43,7 @@ def registering(teams: Teams, spec: str | None) -> Teams:
     """Return the teams, after scanning this machine for agents unless all that are needed are
     registered."""
     known = teams.registry.agents
-    named = [seat.agent for seat in seats(spec)] if spec else teams.ready_agents()
+    named = [one.agent for one in member_specs(spec)] if spec else teams.ready_agents()
     if named and all(name in known for name in named):
         return teams
     Agents(teams.home).scan()

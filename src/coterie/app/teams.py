@@ -83,12 +83,12 @@ class Teams:
         """Whether this team of the project is used when none is named."""
         return name == self.settings.default_team or len(self.names()) == 1
 
-    def read(self, word: str | None, option: teams.AgentsOption | None = None) -> TeamView:
+    def read(self, name_or_path: str | None, option: teams.AgentsOption | None = None) -> TeamView:
         """Read and check the team with this name or path (None: the default one); the view says
         whether it may be used.  `option` is what the user could have given instead."""
         known = (self.registry, self.settings, self.home)
         try:
-            loaded = teams.choose_team(self.project, word, *known, option)
+            loaded = teams.choose_team(self.project, name_or_path, *known, option)
         except NotTrusted as refused:
             path = Path(refused.where or "")
             reading = teams.reading_for(path, self.project, self.registry, self.settings)
@@ -97,25 +97,25 @@ class Teams:
 
     def choose(
         self,
-        word: str | None,
+        name_or_path: str | None,
         spec: str | None,
         *,
         or_roles: bool = False,
         one_agent: bool = False,
     ) -> TeamView:
-        """Return the team named by a word or made of agents; raises UsageError if both are given.
+        """Return a team by name or path, or made of agents; raises UsageError if both are given.
 
         If neither is given, `or_roles` means the project's roles file, if it has one.  `one_agent`:
         the user gave, or could have given, a single agent.
         """
-        if word is not None and spec is not None:
+        if name_or_path is not None and spec is not None:
             raise UsageError("--team and --agents cannot be combined.", "Give one of them.")
         option = teams.ONE_AGENT if one_agent else teams.AGENTS
         if spec is not None:
             return TeamView(teams.team_of_agents(spec, self.registry, self.settings, option))
-        if word is None and or_roles and (roles := roles_path(self.project)):
-            word = str(roles)
-        return self.read(word, option)
+        if name_or_path is None and or_roles and (roles := roles_path(self.project)):
+            name_or_path = str(roles)
+        return self.read(name_or_path, option)
 
     def changed_members(self, view: TeamView) -> list[ChangedMember]:
         """Return the members whose prompt or folder was edited since the folder was made: the user
@@ -189,8 +189,8 @@ class Teams:
         """Return the members of a preset on these agents (None: those that are ready), or one
         member per agent if no preset is named."""
         if agents is not None and preset is None:
-            return [team_edit.entry_of(seat) for seat in teams.seats(agents)]
-        named = [seat.agent for seat in teams.seats(agents)] if agents else self.ready_agents()
+            return [team_edit.entry_of(one) for one in teams.member_specs(agents)]
+        named = [one.agent for one in teams.member_specs(agents)] if agents else self.ready_agents()
         if not named:
             raise UsageError("No agent is ready to be a member.", "coterie doctor")
         return team_edit.preset_members(preset or STARTER, named)
@@ -211,18 +211,20 @@ class Teams:
             team_edit.mark_default(self.project, name)
         return TeamView(loaded)
 
-    def add(self, word: str | None, entry: team_edit.Entry, like: str | None = None) -> TeamView:
+    def add(
+        self, name_or_path: str | None, entry: team_edit.Entry, like: str | None = None
+    ) -> TeamView:
         """Add a member to a team's file, with a folder of its own; `like` copies another's."""
         if entry.get("work") == "worktree":
             branching_point(self.project.root)  # raises UsageError before anything is written
-        path = self._file(word, "Members cannot be added to a team without a file.")
+        path = self._file(name_or_path, "Members cannot be added to a team without a file.")
         loaded = team_edit.add_member(path, entry, self._to_edit(path), like)
         self._make_folders(loaded, only=str(entry["id"]))
         return TeamView(loaded)
 
-    def rename(self, word: str | None, member: str, name: str) -> TeamView:
+    def rename(self, name_or_path: str | None, member: str, name: str) -> TeamView:
         """Turn a member into a new one, with a folder of its own; the old folder is kept."""
-        path = self._file(word, "A team without a file cannot be changed.")
+        path = self._file(name_or_path, "A team without a file cannot be changed.")
         loaded = team_edit.rename_member(path, member, name, self._to_edit(path))
         self._make_folders(loaded)
         return TeamView(loaded)
@@ -296,8 +298,8 @@ class Teams:
         prompts = role_prompts(self.project.root).items()
         return [(prompt, filled.member(role)) for role, prompt in prompts]
 
-    def _file(self, word: str | None, problem: str) -> Path:
-        path = self.read(word).loaded.path
+    def _file(self, name_or_path: str | None, problem: str) -> Path:
+        path = self.read(name_or_path).loaded.path
         if path is None:
             raise UsageError(problem, "coterie team new NAME")
         return path

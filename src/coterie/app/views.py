@@ -32,7 +32,7 @@ from coterie.model.team import (
     Tally,
     Team,
     base_of,
-    is_seat_of,
+    is_instance_of,
     member_folder,
 )
 from coterie.model.ticket import Ticket, TicketKind, TicketState, TicketView, no_ticket
@@ -224,7 +224,7 @@ async def read_member_stderr(
         return outputs
 
     errors = await anyio.to_thread.run_sync(read)
-    return [one for one in errors if member is None or is_seat_of(member, one.member)]
+    return [one for one in errors if member is None or is_instance_of(member, one.member)]
 
 
 async def require_task(app: App, task_id: str) -> None:

@@ -39,7 +39,7 @@ from coterie.model.record import ErrorRecord, Record, ResultRecord, TaskRecord
 from coterie.model.remote import REMOTE_AWAY
 from coterie.model.task import RateLimited, fold
 
-PATIENCE = 60.0
+ANSWER_TIMEOUT = 60.0
 """How many seconds a question keeps its seat; if answered later, the task is resumed then."""
 SESSIONS = 8
 """How many sessions a machine runs at once per seat: they wait most of the time."""
@@ -298,7 +298,7 @@ class Worker:
             # Do not rely on the offer: anyone who can write to the store could make one up.
             created = fold(await self.app.storage.events.of_task(task)).created
             require_needs(created, self.machine.has)
-            result = await self.app.run(task, watch, patience=PATIENCE, for_others=True)
+            result = await self.app.run(task, watch, wait=ANSWER_TIMEOUT, for_others=True)
         except (LeaseExpired, LeaseLost, HistoryLost):
             raise
         except (TaskBusy, SurvivorsElsewhere):

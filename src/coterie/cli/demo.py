@@ -25,11 +25,11 @@ from coterie.model.team import YOU
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from coterie.app.demo import DemoProject, Promise
+    from coterie.app.demo import DemoCheck, DemoProject
     from coterie.app.project import App
 
 DEFAULT_ANSWER = "Fix the query in the loop and the SQL injection first. Thank you. [DONE]"
-PATIENCE = 20.0
+ANSWER_TIMEOUT = 20.0
 _UNATTENDED = 0.0
 """The tickets demo should ask nothing: a question that comes up all the same is a failure."""
 
@@ -145,12 +145,12 @@ def _chat(call: Call, *, keep: bool) -> int:
 async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> int:
     import anyio
 
-    from coterie.cli.running import Patience, start_task
+    from coterie.cli.running import WaitOptions, start_task
 
     async with anyio.create_task_group() as group:
         answering = partial(_Answering, call, group, following)
-        patience = Patience(PATIENCE)
-        return await start_task(call, stage.project, stage.start, patience, stage.home, answering)
+        options = WaitOptions(ANSWER_TIMEOUT)
+        return await start_task(call, stage.project, stage.start, options, stage.home, answering)
     return 1  # unreachable: type checkers think a task group may swallow errors
 
 
@@ -224,20 +224,20 @@ def _tickets(call: Call, spec: str | None) -> int:
 
 
 async def _work(call: Call, stage: DemoProject) -> int:
-    from coterie.app.demo import check_promises
+    from coterie.app.demo import check_demo
     from coterie.app.project import App
-    from coterie.cli.running import Patience, start_task
+    from coterie.cli.running import WaitOptions, start_task
 
     outcome = partial(_Outcome, call) if call.json else None
-    patience = Patience(_UNATTENDED)
-    code = await start_task(call, stage.project, stage.start, patience, stage.home, outcome)
+    options = WaitOptions(_UNATTENDED)
+    code = await start_task(call, stage.project, stage.start, options, stage.home, outcome)
     async with App.open(stage.project.root, stage.home) as app:
         task_id = await app.find_task("last")
-        promises = await check_promises(app, task_id) if code == 0 else ()
+        checks = await check_demo(app, task_id) if code == 0 else ()
     async with App.open(stage.project.root) as app:
         await app.allow(task_id)  # it was started in a home of its own; it continues in the user's
-    _farewell(call, stage.project.root, task_id, promises)
-    return code or int(not all(promise.kept for promise in promises))
+    _print_summary(call, stage.project.root, task_id, checks)
+    return code or int(not all(check.passed for check in checks))
 
 
 class _Outcome(JsonLines):
@@ -247,20 +247,20 @@ class _Outcome(JsonLines):
         super().__init__(call.record)
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        from coterie.app.demo import check_promises
+        from coterie.app.demo import check_demo
 
         if result.status == "completed":
-            promises = await check_promises(app, result.task)
-            self._emit("outcome", {"promises": {one.what: one.kept for one in promises}}, None)
+            checks = await check_demo(app, result.task)
+            self._emit("outcome", {"promises": {one.what: one.passed for one in checks}}, None)
         await super().finished(app, result)
 
 
-def _farewell(call: Call, root: Path, task_id: str, promises: Sequence[Promise]) -> None:
+def _print_summary(call: Call, root: Path, task_id: str, checks: Sequence[DemoCheck]) -> None:
     call.line()
-    for promise in promises:
-        mark = call.paint("ok", "good") if promise.kept else call.paint("NO", "bad")
-        call.lines(hanging(f" {mark}     ", f"{promise.what}: {promise.how}", call.width, 8))
-    _tell_where(call, root, task_id, _LOOK if promises else _STOPPED)
+    for check in checks:
+        mark = call.paint("ok", "good") if check.passed else call.paint("NO", "bad")
+        call.lines(hanging(f" {mark}     ", f"{check.what}: {check.how}", call.width, 8))
+    _tell_where(call, root, task_id, _LOOK if checks else _STOPPED)
 
 
 def _tell_where(call: Call, root: Path, task_id: str, commands: Sequence[tuple[str, str]]) -> None:

@@ -116,10 +116,10 @@ async def _answer_all(call: Call, names: list[str], choice: str | None, text: st
     return code
 
 
-def _show_answered(call: Call, given: projects.GivenAnswer) -> None:
-    view, done = given.view, given.answered
+def _show_answered(call: Call, outcome: projects.AnswerOutcome) -> None:
+    view, done = outcome.view, outcome.answered
     question = view.interaction
-    rules = shown(given.rules) if given.rules else None
+    rules = shown(outcome.rules) if outcome.rules else None
     text = done.text if done.rule is None and question.kind != "Input" else ""
     call.record(
         "interaction",

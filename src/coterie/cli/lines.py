@@ -269,7 +269,7 @@ class RecordLines:
 
     def _card(self, record: InteractionRecord) -> list[str]:
         """The open question in full."""
-        who = asking(self.team.seated(record.member), record.member)
+        who = asking(self.team.instance(record.member), record.member)
         context = card.QuestionContext(record.interaction, who)
         return [*card.brief(context, self.width(), self.paint), ""]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from coterie.app.projects import (
-    HeldFile,
+    FolderEntry,
     Project,
     adopt,
     contents,
@@ -38,11 +38,11 @@ def project(context: click.Context) -> None:
 
 def _show(call: Call) -> None:
     here = find_project(call.directory)
-    why, held = refused(here), contents(here)
+    why, entries = refused(here), contents(here)
     kind = why.origin if why else "ours" if here.exists else "absent"
     fields = {"path": str(here.root), "origin": kind, "problem": str(why) if why else None}
     call.record("project", fields)
-    call.records("held_file", map(vars, held))
+    call.records("held_file", map(vars, entries))
     if why is None:
         call.line(f"{here.place} is yours." if here.exists else f"{here.root} has no .coterie.")
         return
@@ -111,6 +111,6 @@ def _show_holdings(call: Call, target: Project) -> None:
     call.lines(["It contains:", *lines] if lines else ["It contains no files."])
 
 
-def _shown(held: HeldFile) -> str:
-    leads = f" -> {held.target}" if held.target is not None else ""
-    return printable(f"{held.name or '.coterie'}{leads}").replace("\n", " ")
+def _shown(entry: FolderEntry) -> str:
+    leads = f" -> {entry.target}" if entry.target is not None else ""
+    return printable(f"{entry.name or '.coterie'}{leads}").replace("\n", " ")

@@ -39,7 +39,7 @@ LOOK_BACK = 12
 
 
 @dataclass(frozen=True)
-class Patience:
+class WaitOptions:
     """What a run waits for, and how long."""
 
     seconds: float | None
@@ -48,7 +48,7 @@ class Patience:
     """Whether to wait for the end of a rate limit too, however long that takes."""
 
     @classmethod
-    def of(cls, call: Call, wait: float | None, *, at_reset: bool = False) -> Patience:
+    def of(cls, call: Call, wait: float | None, *, at_reset: bool = False) -> WaitOptions:
         """As given; else forever on a live terminal, and not at all where nobody could answer."""
         default = None if call.live else 0.0
         return cls(default if wait is None else wait, at_reset)
@@ -58,7 +58,7 @@ async def start_task(
     call: Call,
     project: Project,
     start: StartRequest,
-    patience: Patience,
+    options: WaitOptions,
     home: Path | None = None,
     wrapper: Callable[[Surface], Surface] | None = None,
 ) -> int:
@@ -73,7 +73,7 @@ async def start_task(
             if wrapper is not None or not call.live:
                 surface = _surface(call, start.team, start.workflow)
                 surface = wrapper(surface) if wrapper else surface
-                return await _run_new(call, app, start, surface, parking, patience)
+                return await _run_new(call, app, start, surface, parking, options)
             screen = await make_screen(call, app, start)
             async with screen.shown(parking.request):
                 if start.goal is None:
@@ -81,7 +81,7 @@ async def start_task(
                         start = replace(start, goal=await screen.first_word())
                 if start.goal is None:
                     return INTERRUPTED if parking.asked else 0
-                return await _run_new(call, app, start, screen, parking, patience)
+                return await _run_new(call, app, start, screen, parking, options)
 
 
 async def _run_new(
@@ -90,15 +90,15 @@ async def _run_new(
     start: StartRequest,
     surface: Surface,
     parking: StopRequest,
-    patience: Patience,
+    options: WaitOptions,
 ) -> int:
     task_id = await app.create(start)
     surface.attach(app, task_id)
     surface.show_goal(start.goal or "")
-    return await run_task(call, app, task_id, surface, parking, patience)
+    return await run_task(call, app, task_id, surface, parking, options)
 
 
-async def resume_task(call: Call, app: App, task_id: str, patience: Patience) -> int:
+async def resume_task(call: Call, app: App, task_id: str, options: WaitOptions) -> int:
     """Continue a task; raises TaskBusy if a live process runs it."""
     parking = StopRequest()
     detail = await app.show(task_id)
@@ -108,13 +108,13 @@ async def resume_task(call: Call, app: App, task_id: str, patience: Patience) ->
             surface = _surface(call, created.team, created.workflow)
             if created.workflow == TICKETS:
                 surface.load_tickets(await app.tickets(task_id))
-            return await run_task(call, app, task_id, surface, parking, patience)
+            return await run_task(call, app, task_id, surface, parking, options)
         screen = await make_screen(call, app, created)
         async with screen.shown(parking.request):
             screen.look_back((await app.timeline(task_id))[-LOOK_BACK:])
             screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
             screen.attach(app, task_id)
-            return await run_task(call, app, task_id, screen, parking, patience)
+            return await run_task(call, app, task_id, screen, parking, options)
 
 
 def _surface(call: Call, team: Team, workflow: str) -> Surface:
@@ -228,7 +228,7 @@ class GuardedObserver:
 
 
 async def run_task(
-    call: Call, app: App, task_id: str, surface: Surface, parking: StopRequest, patience: Patience
+    call: Call, app: App, task_id: str, surface: Surface, parking: StopRequest, options: WaitOptions
 ) -> int:
     """Run a task until it ends or is parked, and show how; return the exit code."""
     watched = GuardedObserver(surface, parking.request)
@@ -237,7 +237,7 @@ async def run_task(
     with parking.stoppable():
         try:
             result = await app.run(
-                task_id, watched, patience=patience.seconds, at_reset=patience.at_reset
+                task_id, watched, wait=options.seconds, at_reset=options.at_reset
             )
         except TaskBusy:
             raise

@@ -148,9 +148,9 @@ def resume(
     """Resume a task that was parked or killed; without ID: the only unfinished one."""
 
     async def body(app: App, task_id: str | None = None) -> int:
-        from coterie.cli.running import Patience, resume_task
+        from coterie.cli.running import WaitOptions, resume_task
 
-        patience = Patience.of(call, wait, at_reset=at_reset)
+        options = WaitOptions.of(call, wait, at_reset=at_reset)
         task_id = task_id or await _only(app)
         if dry_run:
             return await _dry_resume(call, app, task_id)
@@ -162,7 +162,7 @@ def resume(
             if trust or click.confirm("Resume it as it is now?", default=False):
                 await app.allow(task_id)
         try:
-            return await resume_task(call, app, task_id, patience)
+            return await resume_task(call, app, task_id, options)
         except TaskBusy as busy:
             call.note(f"{busy} Following it; Ctrl-C leaves it running.")
             from coterie.cli.attach import follow_log

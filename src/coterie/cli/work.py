@@ -271,10 +271,10 @@ def _begin(call: Call, start: StartRequest, wait: float | None) -> NoReturn:
     import anyio
 
     from coterie.cli.main import current_project
-    from coterie.cli.running import Patience, start_task
+    from coterie.cli.running import WaitOptions, start_task
 
-    patience = Patience.of(call, wait)
-    raise click.exceptions.Exit(anyio.run(start_task, call, current_project(call), start, patience))
+    waiting = WaitOptions.of(call, wait)
+    raise click.exceptions.Exit(anyio.run(start_task, call, current_project(call), start, waiting))
 
 
 def _prepare_team(call: Call, choose: Choose, rehearsal: Rehearsal = False) -> TeamView:

@@ -27,7 +27,7 @@ from coterie.model.workspace import shown
 
 LIMIT = 1 << 20
 """Bytes; no file written by hand is larger."""
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds to wait for another writer, which normally takes milliseconds."""
 
 
@@ -135,21 +135,21 @@ def make_folder(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, patience: float = PATIENCE) -> Generator[None]:
+def locked(path: Path, timeout: float = TIMEOUT) -> Generator[None]:
     """Lock out other writers of this file, in this process and in others."""
     with storage_errors(path.parent):
         make_folder(path.parent)
         lock = path.with_name(f".{path.name}.lock")
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _take(descriptor, path, patience)
+        _take(descriptor, path, timeout)
         yield
     finally:
         os.close(descriptor)
 
 
-def _take(descriptor: int, path: Path, patience: float) -> None:
-    deadline = time.monotonic() + patience
+def _take(descriptor: int, path: Path, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -66,7 +66,7 @@ def _problem(place: str, check: OriginCheck) -> str:
 
 
 @dataclass(frozen=True)
-class HeldFile:
+class FolderEntry:
     """Something in a `.coterie`, as listed for a person to inspect; also a `--json` object."""
 
     name: str
@@ -78,15 +78,15 @@ class HeldFile:
     """Where a link points."""
 
 
-def held_files(root: Path) -> tuple[HeldFile, ...]:
+def folder_entries(root: Path) -> tuple[FolderEntry, ...]:
     """What is in a `.coterie`, by name and kind, top level first; no file in it is opened."""
     return tuple(islice(_below(root / FOLDER), _MOST))
 
 
-def _below(top: Path) -> Iterator[HeldFile]:
+def _below(top: Path) -> Iterator[FolderEntry]:
     folders = [top]
     if top.is_symlink():
-        yield HeldFile("", "link", 0, str(top.readlink()))
+        yield FolderEntry("", "link", 0, str(top.readlink()))
         return
     while folders:
         try:
@@ -94,23 +94,23 @@ def _below(top: Path) -> Iterator[HeldFile]:
         except OSError:
             continue
         for entry in entries:
-            held = _held(entry, top)
-            if held.kind == "folder":
+            listed = _entry(entry, top)
+            if listed.kind == "folder":
                 folders.append(entry)
-            yield held
+            yield listed
 
 
-def _held(path: Path, top: Path) -> HeldFile:
+def _entry(path: Path, top: Path) -> FolderEntry:
     name = str(path.relative_to(top))
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
-            return HeldFile(name, "link", 0, str(path.readlink()))
+            return FolderEntry(name, "link", 0, str(path.readlink()))
     except OSError:
-        return HeldFile(name, "other", 0)
+        return FolderEntry(name, "other", 0)
     if stat.S_ISDIR(status.st_mode):
-        return HeldFile(name, "folder", 0)
-    return HeldFile(name, "file" if stat.S_ISREG(status.st_mode) else "other", status.st_size)
+        return FolderEntry(name, "folder", 0)
+    return FolderEntry(name, "file" if stat.S_ISREG(status.st_mode) else "other", status.st_size)
 
 
 def set_aside(root: Path, check: OriginCheck) -> Path:

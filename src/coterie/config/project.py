@@ -277,7 +277,7 @@ def enter_project(project: Project) -> files.Notice | None:
             try:
                 known, notice = read_known(path), None
             except ConfigError as error:
-                known, notice = {}, _put_aside(path, error)
+                known, notice = {}, _set_aside(path, error)
             if project.check_origin().origin == "ours":  # another process was faster
                 return notice
             if len(known) >= MANY_PROJECTS:
@@ -377,12 +377,12 @@ def _recovered(
             try:
                 return read_known(path), []
             except ConfigError:
-                return {}, [_put_aside(path, error)]
+                return {}, [_set_aside(path, error)]
     except CoterieError:
         return {}, [files.Notice(str(error))]
 
 
-def _put_aside(path: Path, error: ConfigError) -> files.Notice:
+def _set_aside(path: Path, error: ConfigError) -> files.Notice:
     try:
         new_name = shown(files.set_aside(path))
     except CoterieError:

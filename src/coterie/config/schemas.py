@@ -19,7 +19,7 @@ from coterie.config.settings import Settings
 from coterie.config.team_entry import team_adapter
 from coterie.model.agent import AgentDefinition
 from coterie.model.artifact_table import ARTIFACTS
-from coterie.model.envelope import PAYLOADS, Envelope, Needs, Payload, RuledPayload
+from coterie.model.envelope import PAYLOADS, Envelope, FieldRule, Payload, RuledPayload
 from coterie.model.notification import Notification
 from coterie.model.phase_graph import PhaseGraph
 from coterie.model.pipeline_roles import PIPELINE_ROLES
@@ -33,9 +33,9 @@ _UTC = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z$"
 _INSTANT: Schema = {"type": "string", "format": "date-time", "pattern": _UTC}
 
 
-def _rule(needs: Needs) -> Schema:
+def _rule(rule: FieldRule) -> Schema:
     """If a field has a certain value, one of the others must be non-empty: a list or a string."""
-    key, value, one_of = needs
+    key, value, one_of = rule
     some: Schema = {"minItems": 1, "minLength": 1}
     filled = [{"required": [name], "properties": {name: some}} for name in one_of]
     stated = {"properties": {key: {"const": value}}, "required": [key]}
@@ -76,7 +76,7 @@ def _defs(model: type[Payload]) -> Schema:
     for part in definitions.values():
         _state_instants(cast("Schema", part))
     if issubclass(model, RuledPayload):
-        schema |= _rule(model.needs)
+        schema |= _rule(model.field_rule)
     return definitions
 
 

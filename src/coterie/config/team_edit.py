@@ -17,7 +17,7 @@ from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import set_value
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, ReadContext, interpret, team_path
 from coterie.config.team_members import long_name
-from coterie.config.teams import Seat
+from coterie.config.teams import MemberSpec
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.team import Team, safe_name
 from coterie.model.workspace import shown
@@ -28,10 +28,10 @@ Entry = Mapping[str, object]
 _ITS_OWN = frozenset({"id", "name", "displayName", "order"})
 
 
-def entry_of(seat: Seat) -> Entry:
+def entry_of(member: MemberSpec) -> Entry:
     """The shortest entry for one part of `--agents`."""
-    entry: dict[str, object] = {"id": seat.id, "agent": seat.agent}
-    return {**entry, "model": seat.model} if seat.model else entry
+    entry: dict[str, object] = {"id": member.id, "agent": member.agent}
+    return {**entry, "model": member.model} if member.model else entry
 
 
 def full_form(team: Team) -> dict[str, object]:

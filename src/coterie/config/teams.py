@@ -119,7 +119,7 @@ def _default(here: Mapping[str, Path], settings: Settings, option: AgentsOption 
 
 
 @dataclass(frozen=True)
-class Seat:
+class MemberSpec:
     """One part of `--agents`: `[id=]agent[:model]`."""
 
     id: str
@@ -127,9 +127,9 @@ class Seat:
     model: str | None = None
 
 
-def seats(spec: str, option: AgentsOption = AGENTS) -> tuple[Seat, ...]:
+def member_specs(spec: str, option: AgentsOption = AGENTS) -> tuple[MemberSpec, ...]:
     """Parse `--agents claude,sec=codex:gpt-5.5`; agents that are repeated get numbered ids."""
-    parsed: list[Seat] = []
+    parsed: list[MemberSpec] = []
     taken: set[str] = set()
     for part in (one.strip() for one in spec.split(",")):
         named, equals, rest = part.partition("=")
@@ -142,7 +142,7 @@ def seats(spec: str, option: AgentsOption = AGENTS) -> tuple[Seat, ...]:
             )
         member_id = wanted if equals else _free(wanted, taken)
         taken.add(member_id.casefold())
-        parsed.append(Seat(member_id, agent, model or None))
+        parsed.append(MemberSpec(member_id, agent, model or None))
     return tuple(parsed)
 
 
@@ -162,7 +162,9 @@ def team_of_agents(
 ) -> LoadedTeam:
     """A team without a file, for `--agents`."""
     settings = settings or Settings()
-    members = tuple(_member_of(seat, place) for place, seat in enumerate(seats(spec, option), 1))
+    members = tuple(
+        _member_of(one, order) for order, one in enumerate(member_specs(spec, option), 1)
+    )
     placed = [(member, _places(member)) for member in members]
     wrong = list(check_members(placed, FileContext(Path.cwd(), registry)))
     if wrong:
@@ -182,14 +184,14 @@ def _places(member: Member) -> dict[str, PlacedValue]:
     return {key: PlacedValue(None, (member.id, name)) for key, name in names.items()}
 
 
-def _member_of(seat: Seat, order: int) -> Member:
+def _member_of(spec: MemberSpec, order: int) -> Member:
     return Member(
-        id=seat.id,
-        name=seat.id,
-        display_name=seat.id[:1].upper() + seat.id[1:],
+        id=spec.id,
+        name=spec.id,
+        display_name=spec.id[:1].upper() + spec.id[1:],
         order=order,
-        agent=seat.agent,
-        model=seat.model,
+        agent=spec.agent,
+        model=spec.model,
     )
 
 

@@ -30,7 +30,7 @@ from coterie.model.tool_call import DENIED, AuditEntry, not_run
 from coterie.model.update import (
     REHEARSAL_USAGE,
     PendingCall,
-    Remembered,
+    ThreadAppended,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -306,14 +306,14 @@ class Attempt:
             update = replace(update, is_error=True, output={**update.output, **not_run(TOO_LATE)})
         return self._audited(begun, update, round((monotonic() - since) * 1000))
 
-    def remember(self, remembered: Remembered) -> tuple[list[Write], list[ToolCallRecord]]:
+    def append_thread(self, appended: ThreadAppended) -> tuple[list[Write], list[ToolCallRecord]]:
         """The writes and tool call records for entries added to a thread that we store."""
         writes: list[Write] = []
-        for place, entry in enumerate(remembered.entries, remembered.place):
+        for place, entry in enumerate(appended.entries, appended.place):
             text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
-            writes.append(AppendThread(self.task_id, remembered.thread, place, text))
+            writes.append(AppendThread(self.task_id, appended.thread, place, text))
         records: list[ToolCallRecord] = []
-        for call in remembered.calls:
+        for call in appended.calls:
             row, record = self.tool_call(call)
             writes.append(AppendAudit(row))
             records.append(record)

@@ -189,7 +189,7 @@ class Budgets:
     def _warn_of(self, limit: Limit, member: str) -> None:
         """Warn, once, that a limit has no effect on a member whose agent reports no usage."""
         key = member, limit.measure
-        if key in self._warned or self._run.task.team.seated(member) is None:
+        if key in self._warned or self._run.task.team.instance(member) is None:
             return
         self._warned.add(key)
         what = "what its turns cost" if limit.measure == "usd" else "how many tokens it uses"

@@ -20,7 +20,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel, ChildLog, Deadline, LeaseStore
-from coterie.process.processes import Machine, end_marked_in_thread
+from coterie.process.processes import PidScope, end_marked_in_thread
 
 if TYPE_CHECKING:
     from coterie.workspace.stderr_file import StderrFile
@@ -35,7 +35,7 @@ class TaskChildren:
 
     leases: LeaseStore
     fence: Fence
-    machine: Machine
+    machine: PidScope
     stderr_files: StderrFiles | None = None
     """Stores the stderr of members' processes; None discards it."""
     deadline: Deadline | None = None
@@ -79,9 +79,9 @@ class StderrFiles:
     team: Team
     redactor: Callable[[], Redactor]
 
-    def of(self, seat: str) -> Callable[[bytes], None]:
+    def of(self, instance: str) -> Callable[[bytes], None]:
         """Return a callback that stores the stderr of one process; most write nothing to it."""
-        member = self.team.seated(seat)
+        member = self.team.instance(instance)
         files: list[StderrFile] = []
 
         def keep(chunk: bytes) -> None:

@@ -152,14 +152,14 @@ class TaskContext:
         return CheckOutcome(**done)
 
     async def words(self) -> None:
-        """Wait until somebody has said something that the workflow has not heard yet."""
-        while not self._run.unheard:
-            self._run.has_unheard = anyio.Event()
-            await self._run.has_unheard.wait()
+        """Wait until somebody has said something that the workflow has not read yet."""
+        while not self._run.unread:
+            self._run.has_unread = anyio.Event()
+            await self._run.has_unread.wait()
 
     async def heard(self, name: str) -> Sequence[Message]:
         """What people said since the last step.  Nothing new is heard while replaying."""
-        if not self._run.journal.replaying and not self._run.unheard:
+        if not self._run.journal.replaying and not self._run.unread:
             return ()
         step, is_new = self._run.journal.begin(name, "heard", name)
         if step.result is not None:
@@ -168,14 +168,14 @@ class TaskContext:
             return [self._run.conversation[seq - 1] for seq in seqs]
         if is_new and self._run.journal.replaying:
             return ()
-        return await self._take_words(step)
+        return await self._take_messages(step)
 
-    async def _take_words(self, step: Step) -> Sequence[Message]:
+    async def _take_messages(self, step: Step) -> Sequence[Message]:
         run = self._run
         writes: list[Write] = []
         messages: list[Message] = []
-        while run.unheard and not (messages and messages[-1].done):  # an end is the last word
-            request = run.unheard.pop(0)
+        while run.unread and not (messages and messages[-1].done):  # an end is the last word
+            request = run.unread.pop(0)
             message = run.message(request.author, request.text, turn=0)
             run.conversation.append(message)
             messages.append(message)

@@ -84,7 +84,7 @@ async def hand_out(run: TaskRun, run_child: RunChild, name: str, part: TaskCreat
         if elsewhere is None:
             result = await run_child(part)
         else:
-            result = await elsewhere(part, run_child, run.patience)
+            result = await elsewhere(part, run_child, run.wait)
     finally:
         del run.parts[part.task_id]
     if result.status == "waiting":

@@ -28,7 +28,7 @@ from coterie.errors import NotFound, NotOurs, SurvivorsElsewhere, TaskBusy
 from coterie.model.journal import ChildLease, Fence, Lease
 from coterie.model.machine import OwnerFacts
 from coterie.ports import Deadline, LeaseStore, Owners, Reaper
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.workspace.beneath import open_file, open_folder, read_file
 
 _TRIES, _BETWEEN = 200, 0.005
@@ -213,7 +213,7 @@ class FlockOwners:
             self._owner = None
 
 
-def check_reachable(child: ChildLease, here: Machine) -> None:
+def check_reachable(child: ChildLease, here: PidScope) -> None:
     """Raise SurvivorsElsewhere for a process that cannot be seen from here.
 
     One from an earlier boot is dead, and its mark will not be found.
@@ -231,7 +231,7 @@ class Claimant:
     owners: Owners
     leases: LeaseStore
     reaper: Reaper
-    machine: Machine
+    machine: PidScope
 
     async def take(self, task_id: str, lease: Lease | None = None) -> Fence:
         """Own the task, with every child of an earlier owner proven dead.

@@ -20,7 +20,7 @@ from coterie.model.lease_clock import LeaseTimes, SilentOwners
 from coterie.model.machine import OwnerFacts, OwnerRow
 from coterie.ports import LeaseStore, OwnerRows, Reaper, Takeover, require_lease
 from coterie.process.deadline import DeadlinePage, now
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class LeasedOwners:
     rows: OwnerRows
     leases: LeaseStore
     reaper: Reaper
-    machine: Machine
+    machine: PidScope
     folder: Path
     """Where the lock files of this machine's owners are, for all projects."""
     name: str

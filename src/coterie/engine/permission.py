@@ -199,7 +199,7 @@ class PermissionGate:
         author = author if author in people else people[0]
         number = await self._run.storage.inbox.request(task_id, "say", author, text)
         if self._run.is_new(number):
-            self._run.hear(Request(number, task_id, "say", author, text, instant.now()))
+            self._run.queue_message(Request(number, task_id, "say", author, text, instant.now()))
 
 
 def _call_of(step: Step) -> str:

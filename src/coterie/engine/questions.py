@@ -25,7 +25,7 @@ from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.step_name import parse
 from coterie.model.task import Stopped, UserInteractionRequested, UserInteractionResponded
-from coterie.model.team import Team, is_seat_of
+from coterie.model.team import Team, is_instance_of
 from coterie.ports import InboxStore, Parked, Storage
 
 INTERRUPTED = "the turn was interrupted"
@@ -49,7 +49,7 @@ class Questions:
         """Close the questions that agents, or one member's, ask in their turns, as obsolete."""
         for interaction in list(self._of_agents.values()):
             author = interaction.author_actor_id
-            if member is None or is_seat_of(member, author):
+            if member is None or is_instance_of(member, author):
                 await close_question(self._run.storage.inbox, interaction, reason)
 
     async def ask(self, name: str, question: Ask, *, interrupts: float = NEVER) -> Answer:
@@ -135,7 +135,7 @@ class Questions:
             if self.interrupts > interrupts:  # before it was open
                 await close_question(inbox, interaction, INTERRUPTED)
             question = await self._look(interaction, if_ended)
-            with anyio.move_on_after(run.patience):
+            with anyio.move_on_after(run.wait):
                 seen = 0
                 while question.state == "open":
                     seen = await run.storage.changed(seen)
@@ -174,27 +174,30 @@ class Questions:
         message until the question is answered.
         """
         run, task_id = self._run, interaction.task_id
-        for word in await run.storage.inbox.requests(run.task.task_id):
+        for request in await run.storage.inbox.requests(run.task.task_id):
             is_reply = (
-                word.kind == "say"
-                and word.author == interaction.author_actor_id
-                and word.text.strip()
+                request.kind == "say"
+                and request.author == interaction.author_actor_id
+                and request.text.strip()
             )
-            if is_turn and (is_reply or word.kind == "end"):
-                answer = {"author_actor_id": interaction.author_actor_id, "input_value": word.text}
-            elif if_ended and word.kind == "end":
-                answer = {"author_actor_id": word.author, "selected_option_id": if_ended}
+            if is_turn and (is_reply or request.kind == "end"):
+                answer = {
+                    "author_actor_id": interaction.author_actor_id,
+                    "input_value": request.text,
+                }
+            elif if_ended and request.kind == "end":
+                answer = {"author_actor_id": request.author, "selected_option_id": if_ended}
             else:
                 continue
             response = Response(
                 interaction_id=interaction.interaction_id, task_id=task_id, **answer
             )
             event = answer_of(response)
-            if not is_turn:  # the workflow hears it right after the answer
-                run.hear(word)
+            if not is_turn:  # the workflow reads it right after the answer
+                run.queue_message(request)
                 await run.storage.inbox.respond(event)
-            elif await run.storage.inbox.respond(event, word.id):
-                run.acted_on(word)
+            elif await run.storage.inbox.respond(event, request.id):
+                run.acted_on(request)
             return
 
 

@@ -176,7 +176,7 @@ class TaskReader:
             interaction=question.interaction,
             state=question.state,
             project=self.root,
-            member=state.created.team.seated(question.interaction.author_actor_id),
+            member=state.created.team.instance(question.interaction.author_actor_id),
             task_title=title_of(state.created.goal),
             asked_at=question.asked_at,
             answer=_answer(question),
@@ -242,23 +242,25 @@ class TaskReader:
         team = (await self.state(task_id)).created.team
         threads = {turn.member: turn.thread for turn in turns if turn.thread}
         return [
-            await self._member(task_id, team, facts, seat, threads.get(seat))
-            for seat in dict.fromkeys((*facts.processes, *facts.turns, *facts.asked, *facts.states))
-            if (member := team.seated(seat)) is not None
+            await self._member(task_id, team, facts, instance, threads.get(instance))
+            for instance in dict.fromkeys(
+                (*facts.processes, *facts.turns, *facts.asked, *facts.states)
+            )
+            if (member := team.instance(instance)) is not None
             and member.type == "ai"
-            and facts.is_at_work(seat)
+            and facts.is_at_work(instance)
         ]
 
     async def _member(
-        self, task_id: str, team: Team, facts: _Facts, seat: str, thread: str | None
+        self, task_id: str, team: Team, facts: _Facts, instance: str, thread: str | None
     ) -> RunningMember:
-        member = team.seated(seat)
+        member = team.instance(instance)
         assert member is not None
         folder = member_folder(self.root, team.name, member)
-        process = facts.processes.get(seat)
+        process = facts.processes.get(instance)
         pid = process.pid if process else None
         return replace(
-            facts.doing(seat),
+            facts.doing(instance),
             task=task_id,
             agent=member.agent or "",  # its process may be a command run by one of its tools
             pid=pid,
@@ -288,41 +290,45 @@ class _Facts:
     calls: Mapping[str, AuditEntry]
     """The tool calls that have begun and not ended."""
 
-    def is_at_work(self, seat: str) -> bool:
+    def is_at_work(self, instance: str) -> bool:
         """Whether its agent is alive, or it has something to do or to wait for."""
-        busy = seat in self.processes or seat in self.turns or seat in self.asked
-        return busy or self._waits_for_limit(seat)
+        busy = instance in self.processes or instance in self.turns or instance in self.asked
+        return busy or self._waits_for_limit(instance)
 
-    def _waits_for_limit(self, seat: str) -> bool:
+    def _waits_for_limit(self, instance: str) -> bool:
         """Whether it waits for the end of a limit before its next turn."""
-        state, last = self.states.get(seat), self.last_turns.get(seat)
-        if state is None or state.waits_for not in _LIMITS or seat in self.turns:
+        state, last = self.states.get(instance), self.last_turns.get(instance)
+        if state is None or state.waits_for not in _LIMITS or instance in self.turns:
             return False
         return last is None or state.since >= last.opened_at
 
-    def doing(self, seat: str) -> RunningMember:
+    def doing(self, instance: str) -> RunningMember:
         """What a member is doing."""
-        state, turn, process = self.states.get(seat), self.turns.get(seat), self.processes.get(seat)
-        if question := self.asked.get(seat):
-            return _asks(seat, question)
-        if state and self._waits_for_limit(seat):
+        state, turn, process = (
+            self.states.get(instance),
+            self.turns.get(instance),
+            self.processes.get(instance),
+        )
+        if question := self.asked.get(instance):
+            return _asks(instance, question)
+        if state and self._waits_for_limit(instance):
             return _from_state(state, None)
         if turn is None:
             began = process.started_at if process else ""
-            return _doing(seat, "idle" if process and process.pid else "starting", began)
-        call = self.calls.get(seat)
+            return _doing(instance, "idle" if process and process.pid else "starting", began)
+        call = self.calls.get(instance)
         if call and call.timestamp < turn.opened_at:
             call = None
         if state and state.since >= turn.opened_at:
             return _from_state(state, call)
         if call and (command := command_of(call.input or {})):
-            row = _doing(seat, "waiting", call.timestamp, command)
+            row = _doing(instance, "waiting", call.timestamp, command)
             return replace(row, waits_for="command")
-        return _doing(seat, "working", turn.opened_at, call.tool_name if call else "")
+        return _doing(instance, "working", turn.opened_at, call.tool_name if call else "")
 
 
-def _doing(seat: str, state: MemberState, since: str, reason: str = "") -> RunningMember:
-    return RunningMember("", seat, "", None, state, reason, since, Path())
+def _doing(instance: str, state: MemberState, since: str, reason: str = "") -> RunningMember:
+    return RunningMember("", instance, "", None, state, reason, since, Path())
 
 
 def _from_state(state: SetMemberState, call: AuditEntry | None) -> RunningMember:
@@ -333,10 +339,10 @@ def _from_state(state: SetMemberState, call: AuditEntry | None) -> RunningMember
     return replace(row, waits_for=state.waits_for, until=state.until)
 
 
-def _asks(seat: str, question: Question) -> RunningMember:
+def _asks(instance: str, question: Question) -> RunningMember:
     about = question.interaction.about
     is_stuck = isinstance(about, FailedTurn) and about.failure == "timeout"
-    row = _doing(seat, "stuck" if is_stuck else "waiting", question.asked_at)
+    row = _doing(instance, "stuck" if is_stuck else "waiting", question.asked_at)
     return replace(row, waits_for="you", question=question.interaction.interaction_id)
 
 

@@ -39,7 +39,7 @@ class InterruptedCall:
     call_id: str
     name: str
     what: str
-    fate: CallOutcome
+    outcome: CallOutcome
     at: str
 
 
@@ -116,7 +116,8 @@ class EarlierAttempts:
                 f"- {left_out} earlier tool calls: not listed; check before repeating any."
             )
         lines += [
-            f"- {call.name} {call.what}: {_WORDS[call.fate]}" for call in self.calls[-_MOST_CALLS:]
+            f"- {call.name} {call.what}: {_WORDS[call.outcome]}"
+            for call in self.calls[-_MOST_CALLS:]
         ]
         if not self.calls:
             lines.append("No tool calls of this turn are recorded.")
@@ -173,7 +174,7 @@ async def earlier_attempts(
             entry.tool_call_id,
             entry.tool_name,
             _what(entry),
-            _fate(entry.tool_call_id, ended, refused),
+            _outcome_of(entry.tool_call_id, ended, refused),
             entry.timestamp,
         )
         for entry in requested
@@ -264,7 +265,7 @@ async def _permission(
     return True  # asked but never delivered: the agent cannot have continued
 
 
-def _fate(call_id: str, ended: set[str], refused: set[str]) -> CallOutcome:
+def _outcome_of(call_id: str, ended: set[str], refused: set[str]) -> CallOutcome:
     if call_id in refused:
         return "not run"
     return "ran" if call_id in ended else "unknown"

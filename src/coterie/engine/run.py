@@ -77,7 +77,7 @@ class Engine:
         task_id: str,
         channels_for: Callable[[Fence, TaskCreated], Channels],
         observer: Observer,
-        patience: float | None,
+        wait: float | None,
     ) -> ResultRecord:
         """Run a task until it ends or parks.  When cancelled, it parks.
 
@@ -105,7 +105,7 @@ class Engine:
                     self.storage,
                     channels_for(fence, state.created),
                     RedactingObserver(observer, self.services.redactor),
-                    patience,
+                    wait,
                     Journal(task_id, ()),
                     [],
                     self.services,
@@ -116,7 +116,7 @@ class Engine:
                 run.used_elsewhere = True
                 await self._make(created)
                 watched = _ChildObserver(observer)
-                return await self.run(created.task_id, channels_for, watched, patience)
+                return await self.run(created.task_id, channels_for, watched, wait)
 
             return await self._run(_Run(self, state, run, run_child), run, history)
 
@@ -338,7 +338,7 @@ class _Run:
     async def _act_on(self, request: Request, scope: anyio.CancelScope) -> None:
         match request.kind:
             case "say" | "end":
-                self._run.hear(request)
+                self._run.queue_message(request)
             case "interrupt":
                 await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
                 if self._turns is not None:

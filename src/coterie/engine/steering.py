@@ -26,7 +26,7 @@ from coterie.model.task import (
     TaskCanceled,
     running_task,
 )
-from coterie.model.team import YOU, Permissions, is_seat_of
+from coterie.model.team import YOU, Permissions, is_instance_of
 from coterie.model.tool_call import Action
 from coterie.tools.permission import Rule, decide
 
@@ -179,7 +179,7 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
     Its current turn fails, or else its next one, and the user is then asked what to do.
     """
     state = await look.state(task_id)
-    member = state.created.team.seated(name)
+    member = state.created.team.instance(name)
     if member is None or member.type == "human":
         here = ", ".join(one.id for one in state.created.team.ai_members)
         raise NotFound(f'No member "{name}" to stop in {task_id}. Here: {here}.')
@@ -187,7 +187,9 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
         return False
     below = await look.below(task_id)
     busy = [
-        one for one in await look.running() if one.task in below and is_seat_of(name, one.member)
+        one
+        for one in await look.running()
+        if one.task in below and is_instance_of(name, one.member)
     ]
     places = {one.task for one in busy} or {task_id}
     for place in places:
@@ -195,7 +197,7 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
 
     async def is_there() -> bool:
         members = [one for place in places for one in await look.running(place)]
-        mine = [one for one in members if is_seat_of(name, one.member)]
+        mine = [one for one in members if is_instance_of(name, one.member)]
         return any(one.pid or (one.state != "idle" and one.waits_for != "you") for one in mine)
 
     await _until_released(look, task_id, is_there)

@@ -37,7 +37,7 @@ from coterie.model.record import (
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
 from coterie.model.task import Status, TaskCreated, TaskStarted, ticket_task, transition
-from coterie.model.team import Member, is_seat_of
+from coterie.model.team import Member, is_instance_of
 from coterie.model.update import Usage, WaitsFor
 from coterie.ports import (
     Blobs,
@@ -195,34 +195,36 @@ class MemberStops:
         """Pending requests: by id, the member that each one names."""
         self._scopes: dict[str, anyio.CancelScope] = {}  # by member: of what it does, or did last
 
-    def stop(self, request: int, seat: str) -> None:
+    def stop(self, request: int, instance: str) -> None:
         """Stop a member, or one of its instances, as the user requested."""
-        self._requests[request] = seat
+        self._requests[request] = instance
         for busy, scope in self._scopes.items():
-            if is_seat_of(seat, busy):
+            if is_instance_of(instance, busy):
                 scope.cancel()
 
-    def cancellable(self, seat: str, scope: anyio.CancelScope) -> anyio.CancelScope:
+    def cancellable(self, instance: str, scope: anyio.CancelScope) -> anyio.CancelScope:
         """Register the scope of what the member does from now on: it is cancelled when the member
         is stopped, or at once if it already was."""
-        self._scopes[seat] = scope
-        if self.is_stopped(seat):
+        self._scopes[instance] = scope
+        if self.is_stopped(instance):
             scope.cancel()
         return scope
 
-    def is_stopped(self, seat: str) -> bool:
+    def is_stopped(self, instance: str) -> bool:
         """Whether the member was stopped and no turn of it has failed for that yet."""
-        return bool(self._requests and self._of(seat))
+        return bool(self._requests and self._of(instance))
 
-    def take_done(self, seat: str) -> list[int]:
+    def take_done(self, instance: str) -> list[int]:
         """Remove and return the requests that are done, as a turn of the member has failed."""
-        done = self._of(seat)
+        done = self._of(instance)
         for request in done:
             del self._requests[request]
         return done
 
-    def _of(self, seat: str) -> list[int]:
-        return [request for request, whom in self._requests.items() if is_seat_of(whom, seat)]
+    def _of(self, instance: str) -> list[int]:
+        return [
+            request for request, whom in self._requests.items() if is_instance_of(whom, instance)
+        ]
 
 
 @dataclass
@@ -234,14 +236,14 @@ class TaskRun:
     storage: Storage
     channels: Channels
     observer: RedactingObserver
-    patience: float | None
+    wait: float | None
     """How long to wait for the answer to an open question, in seconds; None: forever."""
     journal: Journal
     conversation: list[Message]
     services: RunServices = RunServices()
-    unheard: list[Request] = field(default_factory=list[Request])
-    """Messages from people that the workflow has not heard yet."""
-    has_unheard: anyio.Event = field(default_factory=anyio.Event)  # set when there are any
+    unread: list[Request] = field(default_factory=list[Request])
+    """Messages from people that the workflow has not read yet."""
+    has_unread: anyio.Event = field(default_factory=anyio.Event)  # set when there are any
     stops: MemberStops = field(default_factory=MemberStops)
     owners: Owners = field(kw_only=True)  # tells which owners are alive
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
@@ -269,17 +271,17 @@ class TaskRun:
         self._seen.add(request_id)
         return True
 
-    def hear(self, request: Request) -> None:
+    def queue_message(self, request: Request) -> None:
         """Queue what somebody said for the workflow, once."""
         self._seen.add(request.id)
-        if request not in self.unheard:
-            self.unheard.append(request)
-        self.has_unheard.set()
+        if request not in self.unread:
+            self.unread.append(request)
+        self.has_unread.set()
 
     def acted_on(self, request: Request) -> None:
-        """Drop a message that was used as an answer: the workflow must not hear it as well."""
+        """Drop a message that was used as an answer: the workflow must not read it as well."""
         self._seen.add(request.id)
-        self.unheard[:] = [word for word in self.unheard if word.id != request.id]
+        self.unread[:] = [one for one in self.unread if one.id != request.id]
 
     def load(self, history: TaskHistory) -> None:
         """Restore the state of the run from what is recorded."""
@@ -337,7 +339,7 @@ class TaskRun:
 
     def name_of(self, member_id: str) -> str:
         """What a member is called in a prompt."""
-        member = self.task.team.seated(member_id)
+        member = self.task.team.instance(member_id)
         return member.name if member else member_id
 
     def message(

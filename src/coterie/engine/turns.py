@@ -27,7 +27,7 @@ from coterie.model.interaction import Ask, Response
 from coterie.model.journal import AppendAudit, AppendMessage, CloseStep, Step, TakeRequest, Turn
 from coterie.model.record import DeltaRecord, MessageRecord
 from coterie.model.task import RateLimited
-from coterie.model.team import Member, is_seat_of
+from coterie.model.team import Member, is_instance_of
 from coterie.model.tool_call import Effect
 from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked, RunChild
@@ -82,13 +82,13 @@ class TurnRunner:
         await interrupt_parts(self._run)
         await self._questions.withdraw(INTERRUPTED)
 
-    async def stop_member(self, seat: str) -> None:
+    async def stop_member(self, instance: str) -> None:
         """End a member's agent; what it is doing has been cancelled already."""
-        await self._questions.withdraw("the member was stopped", seat)
+        await self._questions.withdraw("the member was stopped", instance)
         idle = [known for known in self._known if known not in self._running]
         for known in idle:
-            member = self._run.task.team.seated(known)
-            if member is not None and is_seat_of(seat, known):
+            member = self._run.task.team.instance(known)
+            if member is not None and is_instance_of(instance, known):
                 await self._run.channels.close(member)
 
     async def take(
@@ -149,7 +149,7 @@ class TurnRunner:
         run.post(*attempt.calls_not_run(), attempt.close("limited", failure.message))
         left = instant.seconds_until(until)
         run.keep_state(member, "waiting", "limit", until=until)
-        if not run.services.waits_for_limits and left > (run.patience or 0.0):
+        if not run.services.waits_for_limits and left > (run.wait or 0.0):
             raise Parked(RateLimited(member.id, until))
         with run.stops.cancellable(member.id, anyio.CancelScope()):
             await self._limiter().sleep_until(until)
@@ -282,8 +282,8 @@ class TurnRunner:
             case update.Asked() | update.Delegated():
                 await channel.answer(emitted.key, await self._answer(attempt, emitted))
                 run.show_state(attempt.member, "working")
-            case update.Remembered():
-                await self._remember(attempt, emitted)
+            case update.ThreadAppended():
+                await self._append_thread(attempt, emitted)
             case update.Spent(usage, is_last):
                 await self._spend(attempt, attempt.used(usage) or usage, is_last=is_last)
             case update.Waiting() if emitted != attempt.waiting:  # shown once, even if repeated
@@ -324,14 +324,14 @@ class TurnRunner:
         answer = await self._questions.ask(name, question, interrupts=attempt.interrupts)
         return answer.response
 
-    async def _remember(self, attempt: Attempt, remembered: update.Remembered) -> None:
-        writes, records = attempt.remember(remembered)
+    async def _append_thread(self, attempt: Attempt, appended: update.ThreadAppended) -> None:
+        writes, records = attempt.append_thread(appended)
 
         def show() -> None:
             for record in records:
                 self._run.observer.saw(record)
 
-        if remembered.gates:
+        if appended.gates:
             await self._run.commit(*writes, after=show)
         else:
             self._run.post(*writes, after=show)

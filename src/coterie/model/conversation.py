@@ -42,7 +42,7 @@ def summary_of(text: str) -> str:
     return text.strip().partition("\n")[0][:200]
 
 
-class Marked(NamedTuple):
+class ParsedMessage(NamedTuple):
     """A message without its markers, and the markers' values."""
 
     text: str
@@ -51,7 +51,7 @@ class Marked(NamedTuple):
     done: bool = False
 
 
-def parse_markers(message: str) -> Marked:
+def parse_markers(message: str) -> ParsedMessage:
     """Strip the markers from the end of a message; elsewhere or in a code fence they are text."""
     length = end = len(message.rstrip())
     raw_names: list[str] = []  # last first
@@ -66,9 +66,9 @@ def parse_markers(message: str) -> Marked:
         while end and message[end - 1].isspace():
             end -= 1
     if end == length or _outside_fences(message[:end])[1]:
-        return Marked(message.strip("\n").rstrip())
+        return ParsedMessage(message.strip("\n").rstrip())
     names = [name.strip() for name in reversed(raw_names)]
-    return Marked(message[:end].strip("\n"), tuple(filter(None, names)), done)
+    return ParsedMessage(message[:end].strip("\n"), tuple(filter(None, names)), done)
 
 
 def _outside_fences(text: str) -> tuple[str, bool]:
@@ -101,14 +101,14 @@ def is_end(text: str) -> bool:
 _MENTION = re.compile(r"(?<![@/.])@(?P<name>[^\W_][\w.-]*)")
 
 
-def parse_human_markers(message: str, known: Iterable[str] = ()) -> Marked:
+def parse_human_markers(message: str, known: Iterable[str] = ()) -> ParsedMessage:
     """Like `parse_markers`, for human input: `@name` picks the speaker, `/end` is `[DONE]`.
 
     The longest of the `known` names wins: it may contain spaces, and in scripts written without
     spaces it ends before the text that directly follows it.
     """
     if is_end(message):
-        return Marked("", (), True)
+        return ParsedMessage("", (), True)
     marked = parse_markers(message)
     if "@" not in marked.text:
         return marked
@@ -176,7 +176,7 @@ def pick(team: Team, names: Iterable[str]) -> tuple[Member | None, tuple[str, ..
     return None, tuple(unknown)
 
 
-def parse_message(team: Team, author: str, text: str) -> Marked:
+def parse_message(team: Team, author: str, text: str) -> ParsedMessage:
     """Parse the markers of a text by a member or by the person at the terminal."""
     if team.is_person(author):
         return parse_human_markers(text, _names_in(team))

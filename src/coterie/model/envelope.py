@@ -42,7 +42,7 @@ class _Payload(BaseModel):
     _is_text = model_validator(mode="before")(encodable)
 
 
-class Needs(NamedTuple):
+class FieldRule(NamedTuple):
     """A payload rule: if a field has this value, one of the other fields must not be empty."""
 
     field: str
@@ -53,11 +53,11 @@ class Needs(NamedTuple):
 class RuledPayload(_Payload):
     """A payload with a rule across its fields."""
 
-    needs: ClassVar[Needs]
+    field_rule: ClassVar[FieldRule]
 
     @model_validator(mode="after")
-    def _check_needs(self) -> Self:
-        field, value, one_of = self.needs
+    def _check_field_rule(self) -> Self:
+        field, value, one_of = self.field_rule
         if getattr(self, field) == value and not any(getattr(self, name) for name in one_of):
             raise ValueError(f"{field} is {value}, so {one_of[0]} must not be empty")
         return self
@@ -66,7 +66,7 @@ class RuledPayload(_Payload):
 class Clarification(RuledPayload):
     """The manager asks the user questions, or states that everything is clear."""
 
-    needs: ClassVar[Needs] = Needs("status", "open", ("questions",))
+    field_rule: ClassVar[FieldRule] = FieldRule("status", "open", ("questions",))
 
     questions: Lines = Field(default=(), description="What the user is asked.")
     status: Literal["open", "clear"] = Field(description="clear: there are no more questions.")
@@ -189,7 +189,7 @@ class Instruction(_Payload):
 class Report(RuledPayload):
     """A worker's report on its work."""
 
-    needs: ClassVar[Needs] = Needs("status", "blocked", ("issues", "next_actions"))
+    field_rule: ClassVar[FieldRule] = FieldRule("status", "blocked", ("issues", "next_actions"))
 
     status: Literal["proposal", "completed", "blocked", "error"] = Field(
         description="How far the worker came."
@@ -203,7 +203,9 @@ class Report(RuledPayload):
 class Review(RuledPayload):
     """The manager's review of a report."""
 
-    needs: ClassVar[Needs] = Needs("decision", "changes_requested", ("requested_changes", "notes"))
+    field_rule: ClassVar[FieldRule] = FieldRule(
+        "decision", "changes_requested", ("requested_changes", "notes")
+    )
 
     decision: Literal["approved", "changes_requested"] = Field(
         description="Whether the work is accepted."

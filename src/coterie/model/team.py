@@ -162,19 +162,19 @@ YOU = "you"
 """The person at the terminal, in a team without a human member."""
 
 
-def base_of(seat: str) -> str:
-    """The id of the member behind a seat: `wren` for `wren#2`."""
-    return seat.partition(INSTANCE)[0]
+def base_of(instance: str) -> str:
+    """The id of the member of an instance: `wren` for `wren#2`."""
+    return instance.partition(INSTANCE)[0]
 
 
-def is_seat_of(name: str, seat: str) -> bool:
-    """Whether a seat is the one of this name, or one of the member of this name."""
-    return name in (seat, base_of(seat))
+def is_instance_of(name: str, instance: str) -> bool:
+    """Whether an instance has this name, or its member has."""
+    return name in (instance, base_of(instance))
 
 
-def safe_seat(seat: str) -> bool:
+def safe_instance(instance: str) -> bool:
     """Whether the id of a member or of one of its instances is a valid folder name."""
-    member, mark, number = seat.partition(INSTANCE)
+    member, mark, number = instance.partition(INSTANCE)
     return safe_name(member) and (not mark or (number.isdecimal() and number.isascii()))
 
 
@@ -318,13 +318,13 @@ class Team(Wire):
                 return member
         return None
 
-    def seated(self, seat: str) -> Member | None:
-        """The member in a seat: for `wren#2` the member `wren`, with the seat as its id."""
-        member = self.get(base_of(seat))
-        if member is None or member.id == seat:
+    def instance(self, instance: str) -> Member | None:
+        """The member that an instance is: for `wren#2` the member `wren`, with this id."""
+        member = self.get(base_of(instance))
+        if member is None or member.id == instance:
             return member
         # Each instance has its own folders.
-        own = {"id": seat, "working_dir": None, "home_dir": None}
+        own = {"id": instance, "working_dir": None, "home_dir": None}
         return member.model_copy(update=own)
 
     def member(self, member_id: str) -> Member:
@@ -370,7 +370,7 @@ class Team(Wire):
 
 def member_folder(root: Path, team: str, member: Member) -> Path:
     """A member's folder: `.coterie/teams/<team>/<id>` in the project, or its `working_dir`."""
-    if not safe_name(team) or not safe_seat(member.id):
+    if not safe_name(team) or not safe_instance(member.id):
         raise UsageError(f"{team}/{member.id} is not a valid folder name.")
     if member.working_dir is not None:
         return Path(member.working_dir)

@@ -147,7 +147,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Remembered:
+class ThreadAppended:
     """A built-in agent adds to its thread.
 
     Stored in one transaction with the tool calls that the entries concern: after a crash, what the
@@ -249,7 +249,7 @@ Update = (
     | ToolCallStarted
     | ToolCallFinished
     | Asked
-    | Remembered
+    | ThreadAppended
     | Spent
     | Delegated
     | Waiting

@@ -21,12 +21,12 @@ def load_entry_point(point: EntryPoint, what: str) -> Any:
 
     `what` names its kind in the message: `workflow`, `agent`.
     """
-    with blamed(point, what, "cannot be loaded: {}"):
+    with attributed_errors(point, what, "cannot be loaded: {}"):
         return point.load()
 
 
 @contextmanager
-def blamed(point: EntryPoint, what: str, problem: str) -> Generator[None]:
+def attributed_errors(point: EntryPoint, what: str, problem: str) -> Generator[None]:
     """Raise an error in another package's code as a UsageError that names the package."""
     try:
         yield
@@ -55,7 +55,7 @@ class InstalledWorkflow:
     def load(cls, point: EntryPoint) -> InstalledWorkflow:
         """Load the workflow, or the class that makes it; raises UsageError if it is broken."""
         loaded = load_entry_point(point, "workflow")
-        with blamed(point, "workflow", "cannot be used: {}"):
+        with attributed_errors(point, "workflow", "cannot be used: {}"):
             installed = cls(point, loaded() if isinstance(loaded, type) else loaded)
             assert isinstance(installed.version, int), f"its version is {installed.version!r}"
             return installed
@@ -72,5 +72,5 @@ class InstalledWorkflow:
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
         """Carry out the task."""
-        with blamed(self.point, "workflow", "failed: {!r}"):
+        with attributed_errors(self.point, "workflow", "failed: {!r}"):
             return await self.workflow.run(task, context)

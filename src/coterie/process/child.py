@@ -27,8 +27,8 @@ from coterie.process.processes import end_marked_in_thread
 
 __all__ = [
     "Child",
+    "DryRunChildLog",
     "KeeperName",
-    "NothingStarts",
     "Spawn",
     "WouldStart",
     "start",
@@ -317,7 +317,7 @@ class WouldStart(Exception):
         self.spawn = spawn
 
 
-class NothingStarts:
+class DryRunChildLog:
     """The `ChildLog` of a dry run: attempts to start a process raise WouldStart."""
 
     async def starting(self, member: str, agent: str) -> str:
@@ -337,7 +337,7 @@ async def start_recorded(
 
     Raises AgentMissing if it cannot be started.
     """
-    if isinstance(children, NothingStarts):
+    if isinstance(children, DryRunChildLog):
         raise WouldStart(spawn)
     if isinstance(children, LeasedChildLog) and (deadline := children.deadline) is not None:
         require_lease(deadline)

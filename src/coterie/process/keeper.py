@@ -250,7 +250,7 @@ class Keeper:
         timeout = None if seconds is None else max(0, int(seconds * 1000) + 1)
         for ready, _ in self.poll.poll(timeout):
             if ready == self.reports:
-                self.hear()
+                self.read_reports()
                 continue
             letters = os.read(ready, 4096)  # a timer's data, a count, is no command
             if ready == self.wakeup:
@@ -273,7 +273,7 @@ class Keeper:
                 return True
             if pid == self.child:
                 if self.reports is not None:
-                    self.hear()
+                    self.read_reports()
                 if self.code is None:
                     self.ended(exit_code(status))
 
@@ -284,7 +284,7 @@ class Keeper:
             self.report(f"left {left}")
         self.report(f"exited {self.code}")
 
-    def hear(self) -> None:
+    def read_reports(self) -> None:
         """Read the reports of the namespace's init."""
         assert self.reports is not None
         received = os.read(self.reports, 4096).decode()
@@ -317,7 +317,7 @@ class Keeper:
         if self.child and self.reports is not None:
             self.report("private")
             self.poll.register(self.reports, select.POLLIN)
-            self.hear()
+            self.read_reports()
         else:
             self.reports, (self.child, self.problem) = None, start(command, tty)
             self.agent = self.child

@@ -285,7 +285,7 @@ class KeeperHandle(asyncio.Protocol, ABC):
         """Wait until no process of the agent runs; False if that cannot be proven."""
 
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
 
 
@@ -308,10 +308,10 @@ async def capture(
     env: Mapping[str, str],
     *,
     most: int,
-    patience: float,
+    time_limit: float,
     given: bytes = b"",
 ) -> CapturedOutput:
-    """Run a program until it exits, has printed more than `most` bytes or has run for `patience`
+    """Run a program until it exits, has printed more than `most` bytes or has run for `time_limit`
     seconds; `given` is its input.  Raises OSError if it cannot be run.  When this returns or is
     cancelled, the program is gone; if it was cut short, so is its whole process group."""
     output, errors, complaint, entered = OutputReader(), OutputReader(), Tail(), InputWriter()
@@ -336,13 +336,13 @@ async def capture(
     program = await shielded(start)
     printed = bytearray()
     try:
-        with anyio.move_on_after(patience) as timeout:
+        with anyio.move_on_after(time_limit) as scope:
             while len(printed) <= most and (chunk := await output.receive()):
                 printed += chunk
             if len(printed) <= most:
                 await program.gone.wait()
                 await errors.ended.wait()
-        cut, late = len(printed) > most, timeout.cancelled_caught
+        cut, late = len(printed) > most, scope.cancelled_caught
         return CapturedOutput(bytes(printed[:most]), complaint.text, program.code, cut, late)
     finally:
         entered.abort()
@@ -386,7 +386,7 @@ def _run(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            timeout=PATIENCE,
+            timeout=TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired, ValueError):

@@ -145,7 +145,7 @@ def _ask_psutil(pid: int, question: Callable[[psutil.Process], T], otherwise: T)
 
 
 @dataclass(frozen=True)
-class Machine:
+class PidScope:
     """The scope in which a pid is valid; different machines cannot see each other's processes.
 
     A container on the same host has the same boot id and may have the same host name, so the
@@ -157,8 +157,8 @@ class Machine:
     pid_namespace: str | None
 
     @classmethod
-    def here(cls) -> Machine:
-        """The machine of this process.  Reads files: not for the event loop."""
+    def here(cls) -> PidScope:
+        """The scope of this process.  Reads files: not for the event loop."""
         boot_id = _read(PROC / "sys/kernel/random/boot_id").decode().strip()
         namespace = None
         with suppress(OSError):
@@ -170,7 +170,7 @@ class Machine:
 
 MARK = "COTERIE_MARK"
 KEEPER = Path(__file__).with_name("keeper.py")
-PATIENCE = 10.0
+TIMEOUT = 10.0
 BETWEEN_SCANS = 0.02
 KERNEL_THREAD = 0x00200000
 """The flag in /proc of a process that never had a command line."""
@@ -203,7 +203,7 @@ def find_marked(marks: Collection[str], parents: Mapping[int, int] | None = None
     return [describe(pid, parents[pid]) for pid in sorted(tree)]
 
 
-def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
+def end_marked(marks: Collection[str], timeout: float = TIMEOUT) -> list[Process]:
     """End everything that `find_marked` finds; return the processes not proven dead.
 
     Scans until two consecutive scans find neither a marked process nor one that cannot be read: a
@@ -218,7 +218,7 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
         left = find_marked(marks, parents)
         empty = 0 if left or any(map(_is_exiting_or_execing, parents)) else empty + 1
         spent = time.monotonic() - begun
-        if empty == 2 or spent > patience or (left and spared.issuperset(p.pid for p in left)):
+        if empty == 2 or spent > timeout or (left and spared.issuperset(p.pid for p in left)):
             return left
         for process in _to_kill(left, parents, spent):
             if process.pid not in spared:
@@ -231,9 +231,11 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
         time.sleep(BETWEEN_SCANS)
 
 
-async def end_marked_in_thread(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
+async def end_marked_in_thread(
+    marks: Collection[str], time_limit: float = TIMEOUT
+) -> list[Process]:
     """`end_marked` in a thread; it runs to completion even if the caller is cancelled."""
-    return await anyio.to_thread.run_sync(partial(end_marked, marks, patience))
+    return await anyio.to_thread.run_sync(partial(end_marked, marks, time_limit))
 
 
 def _to_kill(left: list[Process], parents: Mapping[int, int], spent: float) -> list[Process]:

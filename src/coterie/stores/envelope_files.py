@@ -196,7 +196,7 @@ class _Folder:
             if is_there and not _matches(content, envelope):
                 faults.append(self._fault("changed", name))
                 if mend:
-                    _put_aside(at, name, "changed")
+                    _set_aside(at, name, "changed")
             elif not (is_there or self._shared) and (extent == "whole" or name < newest):
                 # Files after the newest one may merely have been cut off by a crash.
                 faults.append(self._fault("missing", name))
@@ -217,7 +217,7 @@ class _Folder:
             self._append(at, lines[len(log) :])
         elif mend:
             if is_fault:
-                _put_aside(at, LOG, "changed")
+                _set_aside(at, LOG, "changed")
             replace_file(at, LOG, lines)
         return [self._fault("missing" if log is None else "changed", LOG)] if is_fault else []
 
@@ -298,10 +298,10 @@ def _tidy(at: int, names: Collection[str], wanted: Collection[str]) -> None:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=at)  # our own, unfinished
         elif _OURS.fullmatch(name) and name not in wanted:
-            _put_aside(at, name, "unknown")  # no row corresponds to it
+            _set_aside(at, name, "unknown")  # no row corresponds to it
 
 
-def _put_aside(at: int, name: str, kind: FaultKind) -> None:
+def _set_aside(at: int, name: str, kind: FaultKind) -> None:
     with suppress(OSError):  # something is in the way: the caller overwrites the file or leaves it
         os.rename(name, name_set_aside(kind, name), src_dir_fd=at, dst_dir_fd=at)
 

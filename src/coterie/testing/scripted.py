@@ -27,7 +27,7 @@ from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnInterrupted, Update
 from coterie.ports import Channel, ChildLog, Owners, Storage, Workflow
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 
@@ -226,11 +226,11 @@ class ScriptedProject:
         opening = opening_message(created)
         assert await self.storage.create(created, self.owners.me, opening) is not None
 
-    async def run(self, channels: ScriptedChannels, patience: float | None = 0.0) -> ResultRecord:
+    async def run(self, channels: ScriptedChannels, wait: float | None = 0.0) -> ResultRecord:
         def ready(fence: Fence, task: TaskCreated) -> ScriptedChannels:
             return channels
 
-        return await self.engine.run(TASK, ready, self.recorder, patience)
+        return await self.engine.run(TASK, ready, self.recorder, wait)
 
     @property
     def messages(self) -> list[tuple[str, str]]:
@@ -254,7 +254,7 @@ async def scripted_project(
     mine = storage or await SqliteStorage.open(folder / "coterie.db")
     owners = owners or FlockOwners(folder / "owners", "here")
     await owners.begin()
-    machine = await anyio.to_thread.run_sync(Machine.here)
+    machine = await anyio.to_thread.run_sync(PidScope.here)
     claimant = Claimant(owners, mine.leases, NoopReaper(), machine)
     flows = [workflow or Chat(), *more]
     engine = Engine(mine, {flow.name: flow for flow in flows}, claimant, root=root)

@@ -274,7 +274,9 @@ class Grep(Tool[GrepInput]):
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
             # Names the open folder itself, whatever is swapped in at its path meanwhile.
             named = f"/proc/self/fd/{folder}" if sys.platform == "linux" else self.root.path / path
-            answer = await capture(words, str(named), env, most=HITS, patience=TIMEOUT, given=given)
+            answer = await capture(
+                words, str(named), env, most=HITS, time_limit=TIMEOUT, given=given
+            )
         finally:
             os.close(folder)
         if answer.late and not answer.output:

@@ -68,10 +68,10 @@ class _Conversation:
     async def run(self) -> Ended:
         opening = self._context.opening
         if opening is not None:
-            self._hear(opening)
+            self._take_message(opening)
         while True:
             for message in await self._context.heard(step_name.messages_before(self._turns + 1)):
-                self._hear(message)
+                self._take_message(message)
             following = self._ended() or self._next()
             if isinstance(following, Ended):
                 return following
@@ -128,7 +128,7 @@ class _Conversation:
     def _end(self, reason: str) -> Ended:
         return Ended(reason, summary_of(self._newest.text) if self._newest else "")
 
-    def _hear(self, message: Message) -> None:
+    def _take_message(self, message: Message) -> None:
         """Take in a message that somebody sent outside a turn."""
         self._newest, self._is_skipped = message, False
         self._last_member = message.member
@@ -178,14 +178,14 @@ class Solo:
         number, reply = 1, await _reply(context, 1, member)
         while reply is not None:
             messages = await context.heard(step_name.messages_before(number))
-            word = messages[-1] if messages else None
-            if word is None and reply.cut:
+            message = messages[-1] if messages else None
+            if message is None and reply.cut:
                 number += 1
-                word = await _reply(context, number, task.team.people[0])
+                message = await _reply(context, number, task.team.people[0])
             summary = summary_of(reply.text)
-            if word is None:
+            if message is None:
                 return Ended("done", summary)
-            if word.done:
+            if message.done:
                 return Ended(BY_PERSON, summary, failed=reply.cut)
             number += 1
             reply = await _reply(context, number, member)

@@ -36,14 +36,14 @@ class SharedBranches:
         self,
         sharing: Sharing,
         worktrees: TicketWorktrees,
-        patience: float = 0.0,
+        timeout: float = 0.0,
         tell: Callable[[ErrorRecord], None] = lambda _: None,
     ) -> None:
-        """`patience` is for how many seconds to retry a repository that cannot be reached; `tell`
+        """`timeout` is for how many seconds to retry a repository that cannot be reached; `tell`
         is called with the error each time."""
         self._sharing = sharing
         self._worktrees = worktrees
-        self._patience = patience
+        self._timeout = timeout
         self._tell = tell
 
     async def send(self, name: str) -> None:
@@ -90,13 +90,13 @@ class SharedBranches:
         Raises GitFailed if the remote cannot be reached for too long.
         """
         problem: GitFailed | None = None
-        with anyio.move_on_after(self._patience or None):
+        with anyio.move_on_after(self._timeout or None):
             for pause in pauses():
                 try:
                     return await anyio.to_thread.run_sync(call)
                 except GitFailed as failed:
                     problem = failed
-                if not self._patience:
+                if not self._timeout:
                     break
                 way, session = f"Retrying in {pause:.0f} s.", self._worktrees.session
                 self._tell(ErrorRecord(REMOTE_AWAY, str(problem), way, task=session))

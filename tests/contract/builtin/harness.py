@@ -21,7 +21,7 @@ from coterie.model.team import Member
 from coterie.model.update import (
     Asked,
     Delegated,
-    Remembered,
+    ThreadAppended,
     ToolCallFinished,
     ToolCallStarted,
     Update,
@@ -125,7 +125,7 @@ class BuiltinHarness:
             async with aclosing(channel.take_turn(given)) as turn:
                 async for update in turn:
                     updates.append(update)
-                    if isinstance(update, Remembered):
+                    if isinstance(update, ThreadAppended):
                         updates += update.calls
                         self.keep(update)
                     if hook is not None and (waited := hook(update)) is not None:
@@ -140,7 +140,7 @@ class BuiltinHarness:
         async with self.open(member, **workspace) as channel:
             return await self.take_turn(channel)
 
-    def keep(self, update: Remembered) -> None:
+    def keep(self, update: ThreadAppended) -> None:
         """Keep entries as the store does: in order, with no place skipped or used twice."""
         kept = self.threads.setdefault(update.thread, [])
         assert update.place == len(kept) + 1

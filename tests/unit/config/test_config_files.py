@@ -18,10 +18,10 @@ from tests.conftest import IsolatedUser
 
 def test_a_writer_that_never_lets_go(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    with locked(path), pytest.raises(StorageLocked) as caught, locked(path, patience=0.05):
+    with locked(path), pytest.raises(StorageLocked) as caught, locked(path, timeout=0.05):
         pass
     assert str(caught.value) == f"Another process is writing it ({path})."
-    with locked(path, patience=0.05):
+    with locked(path, timeout=0.05):
         pass
 
 

@@ -14,12 +14,12 @@ from coterie.config.settings import Settings, load_settings
 from coterie.config.team_edit import mark_default
 from coterie.config.team_file import LoadedTeam, ReadContext, load_team
 from coterie.config.teams import (
+    MemberSpec,
     Power,
-    Seat,
     choose_team,
+    member_specs,
     powers,
     require_trust,
-    seats,
     team_of_agents,
     teams_of,
     trust,
@@ -133,10 +133,10 @@ def test_agents_make_a_team(agents: Agents) -> None:
     ]
 
 
-def test_seats() -> None:
-    assert seats("sec=claude:opus,perf=codex") == (
-        Seat("sec", "claude", "opus"),
-        Seat("perf", "codex"),
+def test_agents_are_parsed() -> None:
+    assert member_specs("sec=claude:opus,perf=codex") == (
+        MemberSpec("sec", "claude", "opus"),
+        MemberSpec("perf", "codex"),
     )
 
 

@@ -13,7 +13,7 @@ from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry
 from coterie.config.team_edit import add_member, entry_of, full_form, new_team, render
 from coterie.config.team_file import ReadContext, load_team
-from coterie.config.teams import choose_team, reading_for, seats
+from coterie.config.teams import choose_team, member_specs, reading_for
 from coterie.errors import ConfigError, NotFound, UsageError
 from tests.conftest import IsolatedUser
 
@@ -29,7 +29,7 @@ def project(user: IsolatedUser) -> Project:
 
 
 def test_a_new_team_of_agents(project: Project, agents: Agents) -> None:
-    entries = [entry_of(seat) for seat in seats("ada=claude:opus,codex")]
+    entries = [entry_of(member) for member in member_specs("ada=claude:opus,codex")]
     loaded = new_team(project, "pair", entries, agents, "tickets")
     path = project.teams / "pair" / "team.json"
     assert loaded.path == path

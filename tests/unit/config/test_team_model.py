@@ -6,7 +6,7 @@ import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.errors import NotFound
-from coterie.model.team import YOU, Member, Team, breaks_isolation, is_seat_of, safe_name
+from coterie.model.team import YOU, Member, Team, breaks_isolation, is_instance_of, safe_name
 
 ANN = Member(id="ann", name="first", display_name="Zoe", order=2, agent="x")
 BOB = Member(id="bob", name="ann2", display_name="Ann Two", order=1, type="human")
@@ -57,10 +57,10 @@ def test_the_humans_have_the_floor_else_the_user() -> None:
     assert (user.id, user.type) == (YOU, "human")
 
 
-def test_the_seats_of_a_member_are_itself_and_its_instances() -> None:
-    seats = ("wren", "wren#2", "wren2", "finn")
-    assert [seat for seat in seats if is_seat_of("wren", seat)] == ["wren", "wren#2"]
-    assert [seat for seat in seats if is_seat_of("wren#2", seat)] == ["wren#2"]
+def test_the_instances_of_a_member_are_itself_and_the_numbered_ones() -> None:
+    instances = ("wren", "wren#2", "wren2", "finn")
+    assert [one for one in instances if is_instance_of("wren", one)] == ["wren", "wren#2"]
+    assert [one for one in instances if is_instance_of("wren#2", one)] == ["wren#2"]
 
 
 def test_a_member_by_its_id_alone() -> None:

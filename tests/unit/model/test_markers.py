@@ -6,47 +6,47 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.conversation import Marked, parse_human_markers, parse_markers
+from coterie.model.conversation import ParsedMessage, parse_human_markers, parse_markers
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("hello", Marked("hello")),
-        ("hello [DONE]", Marked("hello", (), done=True)),
-        ("hello\n\n[NEXT: bob]\n", Marked("hello", ("bob",))),
-        ("hello [next:Bob] [Done] ", Marked("hello", ("Bob",), done=True)),
-        ("a [NEXT: bob, carol][NEXT: dan]", Marked("a", ("bob", "carol", "dan"))),
-        ("[NEXT: bob] is what I would write", Marked("[NEXT: bob] is what I would write")),
-        ("end with `[DONE]`", Marked("end with `[DONE]`")),
-        ("```\n[DONE]", Marked("```\n[DONE]")),
-        ("```\ncode\n```\n[DONE]", Marked("```\ncode\n```", (), done=True)),
-        ("~~~\n```\n[NEXT: bob]", Marked("~~~\n```\n[NEXT: bob]")),
-        ("````\n```\n[DONE]", Marked("````\n```\n[DONE]")),
-        ("[DONE]", Marked("", (), done=True)),
-        ("[NEXT: ]", Marked("")),
-        ("  indented\n    code", Marked("  indented\n    code")),
-        ("", Marked("")),
+        ("hello", ParsedMessage("hello")),
+        ("hello [DONE]", ParsedMessage("hello", (), done=True)),
+        ("hello\n\n[NEXT: bob]\n", ParsedMessage("hello", ("bob",))),
+        ("hello [next:Bob] [Done] ", ParsedMessage("hello", ("Bob",), done=True)),
+        ("a [NEXT: bob, carol][NEXT: dan]", ParsedMessage("a", ("bob", "carol", "dan"))),
+        ("[NEXT: bob] is what I would write", ParsedMessage("[NEXT: bob] is what I would write")),
+        ("end with `[DONE]`", ParsedMessage("end with `[DONE]`")),
+        ("```\n[DONE]", ParsedMessage("```\n[DONE]")),
+        ("```\ncode\n```\n[DONE]", ParsedMessage("```\ncode\n```", (), done=True)),
+        ("~~~\n```\n[NEXT: bob]", ParsedMessage("~~~\n```\n[NEXT: bob]")),
+        ("````\n```\n[DONE]", ParsedMessage("````\n```\n[DONE]")),
+        ("[DONE]", ParsedMessage("", (), done=True)),
+        ("[NEXT: ]", ParsedMessage("")),
+        ("  indented\n    code", ParsedMessage("  indented\n    code")),
+        ("", ParsedMessage("")),
     ],
 )
-def test_parse(message: str, expected: Marked) -> None:
+def test_parse(message: str, expected: ParsedMessage) -> None:
     assert parse_markers(message) == expected
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
-        ("/end", Marked("", (), done=True)),
-        ("/END ", Marked("", (), done=True)),
-        (" /end", Marked(" /end")),
-        ("say /end", Marked("say /end")),
-        ("@rex look at this", Marked("@rex look at this", ("rex",))),
-        ("ask @rex, then @ada.", Marked("ask @rex, then @ada.", ("rex", "ada"))),
-        ("mail ada@example.org", Marked("mail ada@example.org")),
-        ("@rex hm [NEXT: ada]", Marked("@rex hm", ("ada", "rex"))),
+        ("/end", ParsedMessage("", (), done=True)),
+        ("/END ", ParsedMessage("", (), done=True)),
+        (" /end", ParsedMessage(" /end")),
+        ("say /end", ParsedMessage("say /end")),
+        ("@rex look at this", ParsedMessage("@rex look at this", ("rex",))),
+        ("ask @rex, then @ada.", ParsedMessage("ask @rex, then @ada.", ("rex", "ada"))),
+        ("mail ada@example.org", ParsedMessage("mail ada@example.org")),
+        ("@rex hm [NEXT: ada]", ParsedMessage("@rex hm", ("ada", "rex"))),
     ],
 )
-def test_parse_human(message: str, expected: Marked) -> None:
+def test_parse_human(message: str, expected: ParsedMessage) -> None:
     assert parse_human_markers(message) == expected
 
 
@@ -77,7 +77,7 @@ def test_whom_a_person_mentions(message: str, names: tuple[str, ...]) -> None:
 
 def test_a_huge_reply_costs_little() -> None:
     """Each would take minutes if every marker cost a copy, or every blank a new search."""
-    assert parse_markers("text " + "[DONE]" * 200_000) == Marked("text", (), done=True)
+    assert parse_markers("text " + "[DONE]" * 200_000) == ParsedMessage("text", (), done=True)
     assert not parse_markers("[NEXT:" + " " * 200_000 + "a\nb]").names
 
 
@@ -88,7 +88,7 @@ words = st.text(st.sampled_from("ab [](){}:,\n`~DONEXT@"), max_size=60)
 def test_what_is_left_carries_no_marker_that_counts(message: str) -> None:
     once = parse_markers(message)
     again = parse_markers(once.text)
-    assert again == Marked(once.text.rstrip())
+    assert again == ParsedMessage(once.text.rstrip())
 
 
 @given(

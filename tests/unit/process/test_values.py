@@ -7,7 +7,7 @@ import pytest
 from coterie.process import keeper, processes, streams
 from coterie.process.bubblewrap import find_program
 from coterie.process.launch import Spawn
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.process.streams import Tail
 
 
@@ -45,8 +45,8 @@ def test_we_see_ourselves() -> None:
 
 
 def test_a_machine_is_the_same_twice() -> None:
-    assert Machine.here() == Machine.here()
-    assert Machine.here().host == os.uname().nodename
+    assert PidScope.here() == PidScope.here()
+    assert PidScope.here().host == os.uname().nodename
 
 
 def test_the_mark_is_added_to_the_environment() -> None:

@@ -24,7 +24,7 @@ from coterie.rehearsal.model_api import (
 from coterie.rehearsal.script import Script, ScriptedResponder, parse_script
 
 
-class Nobody:
+class NobodyResponder:
     async def answer(self, request: CompletionRequest) -> Answer:
         return ModelReply(("nobody",))
 
@@ -37,7 +37,9 @@ def asking(message: str = "hello", **more: Any) -> CompletionRequest:
 
 
 def scripted(*rules: dict[str, Any], **more: Any) -> ScriptedResponder:
-    return ScriptedResponder(Script.model_validate({"rules": list(rules), **more}), Nobody())
+    return ScriptedResponder(
+        Script.model_validate({"rules": list(rules), **more}), NobodyResponder()
+    )
 
 
 async def replies(responder: ScriptedResponder, *asked: CompletionRequest) -> list[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
-from bench.page.browser import PATIENCE, Watch
+from bench.page.browser import TIMEOUT, Watch
 from bench.page.machine import Machine, Server
 from bench.page.screens import card
 from tests.web.browser.accessibility import check_accessibility
@@ -56,7 +56,7 @@ def asked(page: Page, title: str) -> str:
     """Open a question next to the graph; approve once whatever a member asks for before it."""
     while True:
         waiting = page.locator("main .ask > button").first
-        waiting.click(timeout=3 * PATIENCE)  # seven roles plan
+        waiting.click(timeout=3 * TIMEOUT)  # seven roles plan
         opened = page.locator("article[data-question]")
         question = opened.get_attribute("data-question") or ""
         if opened.get_by_role("heading", name=title).count():

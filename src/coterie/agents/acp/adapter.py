@@ -122,8 +122,10 @@ class AcpOpening:
             raise CannotOpen(f"it refused {error.method}: {words_of(error)}") from error
 
     async def _opened(self, rpc: JsonRpc, servers: list[Object]) -> AcpSession:
-        greeted = await self._greeted(rpc)
-        failures = Failures(self.adapter.agent.name, self.home.sign_in or ways_to_sign_in(greeted))
+        initialized = await self._handshake(rpc)
+        failures = Failures(
+            self.adapter.agent.name, self.home.sign_in or ways_to_sign_in(initialized)
+        )
         cwd = str(self.home.cwd)
         session = AcpSession("", cwd, self.home.introduction, failures, self.adapter.call_type)
         try:
@@ -137,17 +139,17 @@ class AcpOpening:
             await rpc.request(choice.method, {"sessionId": session.id, **choice.params})
         return session
 
-    async def _greeted(self, rpc: JsonRpc) -> Object:
+    async def _handshake(self, rpc: JsonRpc) -> Object:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
         # Neither files nor terminals are offered: the agent's own are audited anyway.
         hello = {"protocolVersion": VERSION, "clientCapabilities": {}, "clientInfo": client}
-        greeted = await rpc.request("initialize", hello)
-        spoken = greeted.get("protocolVersion")
+        initialized = await rpc.request("initialize", hello)
+        spoken = initialized.get("protocolVersion")
         if spoken != VERSION:
             protocol = "the Agent Client Protocol"
             problem = f"it speaks version {spoken} of {protocol}; Coterie needs {VERSION}"
             raise CannotOpen(problem)
-        return greeted
+        return initialized
 
     def _choices(self, new: Object) -> list[Choice]:
         """Return what to set before the first turn."""
@@ -257,8 +259,8 @@ class AcpAdapter(ProgramAdapter):
     ) -> AcpChannel | OneShotChannel:
         """Open a channel on a new thread: agents' own stores of threads are not relied on."""
         async with served(self, member, workspace) as tools:
-            furnished = replace(workspace, tools=tools.socket.commands)
-            home = await anyio.to_thread.run_sync(self.prepare, member, furnished)
+            with_tools = replace(workspace, tools=tools.socket.commands)
+            home = await anyio.to_thread.run_sync(self.prepare, member, with_tools)
             if home.problem is not None:
                 raise self.missing(member, workspace, home.problem)
             process = await self.launch(member, workspace, home)

@@ -190,7 +190,7 @@ class AcpCalls(CallLedger):
         """Whether there was any call."""
         return bool(self._known)
 
-    def hear(self, piece: Object, *, interrupted: bool) -> Iterator[CallUpdate]:
+    def handle(self, piece: Object, *, interrupted: bool) -> Iterator[CallUpdate]:
         """Handle a `tool_call` or `tool_call_update`; `interrupted`: after an interrupt."""
         call = self.learned(piece)
         status = piece.get("status")

@@ -146,7 +146,7 @@ class AcpChannel(ProcessChannel):
             case None if message.get("id") == turn.prompt:
                 return turn.answered(message)
             case "session/update" if params.get("sessionId") == self._session.id:
-                return turn.hear(mapping(params.get("update")))
+                return turn.handle(mapping(params.get("update")))
             case "session/request_permission":
                 return await self._asked(turn, message.get("id"), params)
             case "$/cancel_request":

@@ -169,7 +169,7 @@ class AcpUsage:
         self._reported.clear()
         self._paid = self._price or 0.0
 
-    def hear(self, meta: Object) -> None:
+    def add(self, meta: Object) -> None:
         """Record the cost of one answer of the model."""
         if usage := mapping(meta.get("usage")):
             self._reported.append(usage)
@@ -249,7 +249,7 @@ class AcpTurn:
         """The last text that it said."""
         return "".join(self._texts[-1]).strip() if self._texts else ""
 
-    def hear(self, message: Object) -> Iterable[update.Update]:
+    def handle(self, message: Object) -> Iterable[update.Update]:
         """Return the updates in one of the agent's; whatever it is, it is a sign of life."""
         handler = self._handlers.get(text(message.get("sessionUpdate")))
         return (list(handler(message)) if handler else []) or [update.Activity()]
@@ -282,7 +282,7 @@ class AcpTurn:
         return taken
 
     def _message_chunk(self, message: Object) -> Iterable[update.Update]:
-        self._spent.hear(mapping(message.get("_meta")))
+        self._spent.add(mapping(message.get("_meta")))
         piece = text(mapping(message.get("content")).get("text"))
         message_id = text(message.get("messageId"))
         if not piece:
@@ -298,7 +298,7 @@ class AcpTurn:
 
     def _called(self, message: Object) -> Iterable[update.Update]:
         self._apart = True
-        yield from self.calls.hear(message, interrupted=self.interrupted)
+        yield from self.calls.handle(message, interrupted=self.interrupted)
 
     def _used(self, message: Object) -> Iterable[update.Update]:
         self._spent.priced(mapping(message.get("cost")))

@@ -27,7 +27,7 @@ from coterie.model.update import (
     Asked,
     Delegated,
     PendingCall,
-    Remembered,
+    ThreadAppended,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
@@ -175,24 +175,24 @@ class BuiltinCalls:
             case _:
                 return self._use(request, checked, resumed=resumed)
 
-    def end_interrupted(self) -> list[Remembered]:
+    def end_interrupted(self) -> list[ThreadAppended]:
         """Return the results of calls that the user interrupted."""
         return self._without_end(ToolOutcome.refused(_INTERRUPTED), _INTERRUPTED_BEFORE)
 
-    def left_over(self) -> list[Remembered]:
+    def left_over(self) -> list[ThreadAppended]:
         """Return the results of calls of a turn that never reached its end."""
         return self._without_end(ToolOutcome(_UNKNOWN, is_error=True), _TURN_ENDED)
 
-    def _without_end(self, begun: ToolOutcome, otherwise: str) -> list[Remembered]:
+    def _without_end(self, begun: ToolOutcome, otherwise: str) -> list[ThreadAppended]:
         return [
             self._ended(one.request, begun if one.begun else ToolOutcome.not_run(otherwise))
             for one in self._thread.pending()
         ]
 
-    def _ended(self, request: ToolCallRequest, outcome: ToolOutcome) -> Remembered:
+    def _ended(self, request: ToolCallRequest, outcome: ToolOutcome) -> ThreadAppended:
         finished = ToolCallFinished(request.id, outcome.is_error, outcome.output, request.name)
         entry = ResultEntry(request.id, outcome.output, outcome.is_error)
-        return self._thread.remember(entry, calls=(finished,))
+        return self._thread.append(entry, calls=(finished,))
 
     async def _conclude(
         self, request: ToolCallRequest, outcome: ToolOutcome
@@ -222,11 +222,11 @@ class BuiltinCalls:
         toolbox = self._services.toolbox
         diff = ""
         if prepared.tool.previews:
-            foreseen = await self._interrupter.run(partial(toolbox.preview, prepared))
-            if foreseen.is_error:
-                yield self._ended(request, foreseen)
+            preview = await self._interrupter.run(partial(toolbox.preview, prepared))
+            if preview.is_error:
+                yield self._ended(request, preview)
                 return
-            diff = str(foreseen.output.get("diff", ""))
+            diff = str(preview.output.get("diff", ""))
         action = prepared.action
         call = PendingCall(
             call_id=request.id,
@@ -250,7 +250,7 @@ class BuiltinCalls:
         if response.is_read_only:
             prepared = replace(prepared, tool=prepared.tool.read_only_variant())
         if not prepared.tool.read_only:
-            yield self._thread.remember(CallBegunEntry(request.id), gates=True)
+            yield self._thread.append(CallBegunEntry(request.id), gates=True)
         yield self._ended(request, await self._interrupter.run(partial(toolbox.run, prepared)))
 
     async def _ask(

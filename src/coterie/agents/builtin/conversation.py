@@ -63,7 +63,7 @@ ShownItem = InboundText | ReplyEntry | ShownResult
 
 
 @dataclass(frozen=True)
-class Conversation:
+class ModelInput:
     """Everything in one request to a model."""
 
     system: str
@@ -102,7 +102,7 @@ class ModelTrouble(Exception):
 class ChatModel(Protocol):
     """A model, asked for one reply at a time."""
 
-    def reply(self, conversation: Conversation) -> AsyncGenerator[TextDelta | Activity | Reply]:
+    def reply(self, model_input: ModelInput) -> AsyncGenerator[TextDelta | Activity | Reply]:
         """Yield the reply piece by piece, then the complete one.  Raises ModelTrouble."""
         ...
 

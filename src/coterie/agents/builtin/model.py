@@ -18,8 +18,8 @@ from pydantic_ai.tools import ToolDefinition
 from coterie.agents import failures
 from coterie.agents.builtin.choice import ModelChoice
 from coterie.agents.builtin.conversation import (
-    Conversation,
     InboundText,
+    ModelInput,
     ModelTrouble,
     Reply,
     ReplyEntry,
@@ -145,12 +145,12 @@ def _of_epoch(value: str) -> float | None:
 _NO_OBJECT = "The arguments are not a JSON object. Make the call again."
 
 
-def to_send(conversation: Conversation) -> list[messages.ModelMessage]:
+def to_send(model_input: ModelInput) -> list[messages.ModelMessage]:
     """Return the messages to send; results in a row become one request."""
-    native = bool(conversation.tools)
+    native = bool(model_input.tools)
     sent: list[messages.ModelMessage] = []
     results: list[messages.ModelRequestPart] = []
-    for one in conversation.items:
+    for one in model_input.items:
         if isinstance(one, ShownResult):
             results.append(_result(one, native=native))
             continue
@@ -244,16 +244,14 @@ class LibraryModel:
     http: httpx2.AsyncClient
     choice: ModelChoice
 
-    async def reply(
-        self, conversation: Conversation
-    ) -> AsyncGenerator[TextDelta | Activity | Reply]:
+    async def reply(self, model_input: ModelInput) -> AsyncGenerator[TextDelta | Activity | Reply]:
         parameters = ModelRequestParameters(
-            function_tools=definitions(conversation.tools),
-            instruction_parts=[messages.InstructionPart(content=conversation.system)],
+            function_tools=definitions(model_input.tools),
+            instruction_parts=[messages.InstructionPart(content=model_input.system)],
         )
         try:
             async with self.library.request_stream(
-                to_send(conversation), _SETTINGS, parameters
+                to_send(model_input), _SETTINGS, parameters
             ) as stream:
                 async for event in stream:
                     yield _piece(event)

@@ -21,7 +21,7 @@ from coterie.agents.builtin.model import LibraryModel
 from coterie.model.flags import words
 
 USER_AGENT = "coterie-builtin"
-_PATIENCE = httpx2.Timeout(600.0, connect=15.0)
+_TIMEOUT = httpx2.Timeout(600.0, connect=15.0)
 _SENT = frozenset(
     words(
         "accept accept-encoding anthropic-beta anthropic-version connection content-length "
@@ -39,7 +39,7 @@ _CREDENTIALS: Mapping[str, str] = {
 def connect(choice: ModelChoice, env: Mapping[str, str]) -> LibraryModel:
     """Create a model's client.  Blocks: it reads certificates, and imports a lot."""
     http = httpx2.AsyncClient(
-        timeout=_PATIENCE,
+        timeout=_TIMEOUT,
         trust_env=False,
         proxy=_proxy(choice.url, env),
         verify=_certificates(env) if choice.url.startswith("https:") else False,
@@ -119,7 +119,7 @@ def _google(choice: ModelChoice, http: httpx2.AsyncClient) -> Library[Any]:
         base_url=choice.url,
         api_version="v1beta",
         httpx_async_client=http,
-        timeout=int((_PATIENCE.read or 0) * 1000),
+        timeout=int((_TIMEOUT.read or 0) * 1000),
     )
     client = Client(
         vertexai=False,

@@ -21,7 +21,7 @@ from coterie.agents.builtin.conversation import (
     read,
     written,
 )
-from coterie.model.update import Remembered, ToolCallFinished, ToolCallStarted
+from coterie.model.update import ThreadAppended, ToolCallFinished, ToolCallStarted
 
 _SUMMARY = "[A summary of what came next, which was too long to keep]\n"
 SHORT = 400
@@ -159,16 +159,16 @@ class BuiltinThread:
         """An upper bound for the size of any conversation made from it."""
         self._add(entries)
 
-    def remember(
+    def append(
         self,
         *entries: Entry,
         calls: tuple[ToolCallStarted | ToolCallFinished, ...] = (),
         gates: bool = False,
-    ) -> Remembered:
+    ) -> ThreadAppended:
         """Add entries and return the update that has them stored."""
         place = len(self.entries) + 1
         self._add(entries)
-        return Remembered(self.id, place, tuple(map(written, entries)), calls, gates)
+        return ThreadAppended(self.id, place, tuple(map(written, entries)), calls, gates)
 
     def _add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -274,14 +274,14 @@ _CALLS_NAMED = 40
 
 
 @dataclass(frozen=True)
-class Fold:
+class SummaryDue:
     """The entries up to a place need to be summarized."""
 
     upto: int
     transcript: str
 
 
-def room_for(entries: Sequence[Entry], characters: int) -> TrimEntry | Fold | None:
+def room_for(entries: Sequence[Entry], characters: int) -> TrimEntry | SummaryDue | None:
     """Return what to do so that the conversation fits this size; None if it fits, or cannot."""
     if size(shown(entries)) <= characters:
         return None
@@ -292,7 +292,7 @@ def room_for(entries: Sequence[Entry], characters: int) -> TrimEntry | Fold | No
     before = max((one.upto for one in entries if isinstance(one, SummaryEntry)), default=0)
     if upto <= before:
         return None  # the newest part alone is too long: nothing more can be left out
-    return Fold(upto, _transcript(entries, trimmed, characters))
+    return SummaryDue(upto, _transcript(entries, trimmed, characters))
 
 
 def _recent(entries: Sequence[Entry], characters: float) -> int:

@@ -12,8 +12,8 @@ import anyio
 
 from coterie.agents.builtin.calls import BuiltinCalls
 from coterie.agents.builtin.conversation import (
-    Conversation,
     InboundText,
+    ModelInput,
     ModelTrouble,
     PromptEntry,
     Reply,
@@ -22,7 +22,7 @@ from coterie.agents.builtin.conversation import (
 )
 from coterie.agents.builtin.services import Answers, Interrupted, Interrupter, TurnServices
 from coterie.agents.builtin.text_calls import TextCalls, text_calls
-from coterie.agents.builtin.thread import BuiltinThread, Fold, left_out, room_for, size
+from coterie.agents.builtin.thread import BuiltinThread, SummaryDue, left_out, room_for, size
 from coterie.agents.failures import REFUSED
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
@@ -79,7 +79,7 @@ class ModelRequest:
             hint = "Give it a smaller task."
             raise ModelTrouble(TurnFailed("model", message, retry=False, hint=hint))
         if count == MOST_REPLIES:
-            yield self._thread.remember(InboundText(_LAST))
+            yield self._thread.append(InboundText(_LAST))
         async with aclosing(self._one_reply()) as updates:
             async for update in updates:
                 yield update
@@ -102,7 +102,7 @@ class ModelRequest:
             # Stored with the reply, so that it does not count as the turn's end after a crash.
             notes = [InboundText(self._doubt(parsed.doubtful))]
         started = tuple(self._calls.started(call) for call in calls)
-        return self._thread.remember(entry, *notes, calls=started, gates=bool(calls))
+        return self._thread.append(entry, *notes, calls=started, gates=bool(calls))
 
     def _written(self, reply: Reply) -> TextCalls:
         """Return the calls in the text of a reply, where such calls count."""
@@ -125,8 +125,8 @@ class ModelRequest:
                         yield update
             items = self._thread.shown()
             try:
-                conversation = Conversation(self._services.system, items, self._services.offered)
-                async with aclosing(self._once(conversation)) as updates:
+                model_input = ModelInput(self._services.system, items, self._services.offered)
+                async with aclosing(self._once(model_input)) as updates:
                     async for update in updates:
                         if isinstance(update, TextDelta):
                             self.streamed += update.text
@@ -139,9 +139,9 @@ class ModelRequest:
                 yield Waiting("model", f"retrying in {wait:g} s: {trouble.failure.message}")
             await self._interrupter.run(partial(anyio.sleep, wait))
 
-    async def _once(self, conversation: Conversation) -> AsyncGenerator[Update]:
+    async def _once(self, model_input: ModelInput) -> AsyncGenerator[Update]:
         self._reply = None
-        async with aclosing(self._services.model.reply(conversation)) as pieces:
+        async with aclosing(self._services.model.reply(model_input)) as pieces:
             while True:
                 try:
                     # Piece by piece: no cancel scope may be held open across a yield.
@@ -170,10 +170,10 @@ class ModelRequest:
         """Leave out the oldest part while the whole would be too long."""
         entries = self._thread.entries
         while (needed := room_for(entries, self._characters)) is not None:
-            if not isinstance(needed, Fold):
-                yield self._thread.remember(needed)
+            if not isinstance(needed, SummaryDue):
+                yield self._thread.append(needed)
                 continue
-            about = Conversation(self._services.summing_up, [InboundText(needed.transcript)])
+            about = ModelInput(self._services.summing_up, [InboundText(needed.transcript)])
             try:
                 async with aclosing(self._once(about)) as updates:
                     async for update in updates:
@@ -183,7 +183,7 @@ class ModelRequest:
                 self._reply = None
             summary = self._reply.text.strip() if self._reply else ""
             text = summary or left_out(entries, needed.upto)
-            yield self._thread.remember(SummaryEntry(needed.upto, text))
+            yield self._thread.append(SummaryEntry(needed.upto, text))
             if self._reply is not None:
                 yield Spent(self._reply.usage)
 
@@ -225,7 +225,7 @@ class BuiltinTurn:
     def _begun(self, prompt: Prompt, *, resumed: bool) -> Iterator[Update]:
         if not resumed:
             yield from self._calls.left_over()
-            yield self._thread.remember(PromptEntry(prompt.turn, prompt.text))
+            yield self._thread.append(PromptEntry(prompt.turn, prompt.text))
         if self._thread.final is not None:
             # It ended before a crash: nothing is asked a second time, and nothing is spent.
             yield Spent(Usage(0, 0, 0.0, "model"), is_last=True)
@@ -244,7 +244,7 @@ class BuiltinTurn:
             return
         yield from self._calls.end_interrupted()
         text = self._request.streamed or self._last_words()
-        yield self._thread.remember(ReplyEntry(self._request.streamed, cut=True))
+        yield self._thread.append(ReplyEntry(self._request.streamed, cut=True))
         yield TurnInterrupted(text)
 
     def _parts(self, *, resumed: bool) -> Iterator[AsyncGenerator[Update]]:

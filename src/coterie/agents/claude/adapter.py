@@ -25,7 +25,7 @@ from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
-from coterie.process.child import NothingStarts
+from coterie.process.child import DryRunChildLog
 from coterie.tools.read_only_sandbox import read_only_sandbox
 from coterie.workspace import homes
 
@@ -207,13 +207,13 @@ class _Opening:
         """
         words = (*self.adapter.agent.base_args, *self.member.additional_args)
         unseen = any(word.startswith(_UNSEEN_KEYS) for word in (*self.env, *words))
-        unasked = isinstance(self.adapter.children, NothingStarts)
+        unasked = isinstance(self.adapter.children, DryRunChildLog)
         if unseen or unasked or self.workspace.rehearsal is not None:
             return False
         process = await self._start(self.workspace.home, *STATUS_ARGUMENTS)
         try:
             process.child.close_stdin()
-            with anyio.move_on_after(PATIENCE):
+            with anyio.move_on_after(TIMEOUT):
                 while True:
                     await process.receive()
         except AgentProcessEnded as end:
@@ -233,7 +233,7 @@ class _Opening:
             channel.ControlChannel(process), Serving(self.workspace.others)
         )
         try:
-            await _greet(process, server, resumed=resumed)
+            await _handshake(process, server, resumed=resumed)
         except AgentProcessEnded as end:
             if resumed and _LOST in end.tail:
                 raise _ThreadLost from end
@@ -243,7 +243,9 @@ class _Opening:
         return channel.ClaudeChannel(process, server, thread, self.workspace, sandbox)
 
 
-async def _greet(process: AgentProcess, server: channel.TeamToolServer, *, resumed: bool) -> None:
+async def _handshake(
+    process: AgentProcess, server: channel.TeamToolServer, *, resumed: bool
+) -> None:
     """Initialize Claude, which prints nothing before that.
 
     Claude contacts our tool server before it answers; wait until it has listed the tools, so that
@@ -255,7 +257,7 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer, *, resum
         message = await process.receive()
         request, response = mapping(message.get("request")), mapping(message.get("response"))
         if request.get("subtype") == channel.SUBTYPE:
-            server.hear(text(message.get("request_id")), request, in_turn=False)
+            server.handle(text(message.get("request_id")), request, in_turn=False)
         elif response.get("request_id") == request_id:
             is_answered = True
         elif message.get("type") == "result" and message.get("is_error") is True:
@@ -309,7 +311,7 @@ def _member_arguments(agent: AgentDefinition, member: Member) -> tuple[str, ...]
 
 STATUS_ARGUMENTS = ("--setting-sources=user", "--strict-mcp-config", "auth", "status")
 """Without the first argument, a repository could pretend that the user has a key."""
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """How long Claude may take to answer; in practice a third of a second."""
 _SIGNED_OUT = re.compile(r'"loggedIn":\s*false')
 _UNSEEN_KEYS = ("ANTHROPIC_CUSTOM_HEADERS", "--settings")

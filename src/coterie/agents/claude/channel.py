@@ -67,7 +67,7 @@ class TeamToolServer:
         """Whether Claude has listed its tools."""
         self._control = control
 
-    def hear(self, request_id: str, request: Object, *, in_turn: bool) -> Asked | None:
+    def handle(self, request_id: str, request: Object, *, in_turn: bool) -> Asked | None:
         """Answer a message, or return the question to ask first."""
         self.is_met = True
         message = mapping(request.get("message"))
@@ -178,22 +178,22 @@ class ClaudeChannel(ProcessChannel):
         while not turn.over:
             message = await self._next(turn)
             if message is None:
-                await self._out_of_patience(turn)
+                await self._on_timeout(turn)
                 continue
-            for update in self._read(turn, message, await self._foreseen(turn, message)):
+            for update in self._read(turn, message, await self._edit_diff(turn, message)):
                 yield update
             if turn.failure is not None and not turn.interrupted:
                 await self.interrupt()
 
     async def _next(self, turn: ClaudeTurn) -> Object | None:
         """Return the next message; None if none came in time."""
-        patience = BACKGROUND if turn.answered else math.inf
-        latest = min(turn.deadline, anyio.current_time() + patience)
+        limit = BACKGROUND if turn.answered else math.inf
+        latest = min(turn.deadline, anyio.current_time() + limit)
         with anyio.CancelScope(deadline=latest) as self._waiting:
             return await self._process.receive()
         return None
 
-    async def _out_of_patience(self, turn: ClaudeTurn) -> None:
+    async def _on_timeout(self, turn: ClaudeTurn) -> None:
         self._stop(turn.tasks)
         turn.give_up_background()
         if turn.interrupted:
@@ -206,7 +206,7 @@ class ClaudeChannel(ProcessChannel):
             end = replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
         return self._server.serving.finished(end)
 
-    async def _foreseen(self, turn: ClaudeTurn, message: Object) -> str:
+    async def _edit_diff(self, turn: ClaudeTurn, message: Object) -> str:
         """Return the diff of an edit that Claude asks permission for; empty for other messages."""
         request = mapping(message.get("request"))
         tool = text(request.get("tool_name"))
@@ -217,7 +217,7 @@ class ClaudeChannel(ProcessChannel):
 
     def _read(self, turn: ClaudeTurn, message: Object, diff: str) -> Iterable[Update]:
         if message.get("type") != "control_request":
-            return turn.hear(message)
+            return turn.handle(message)
         request_id = text(message.get("request_id"))
         request = mapping(message.get("request"))
         if request.get("subtype") == "can_use_tool":
@@ -235,7 +235,7 @@ class ClaudeChannel(ProcessChannel):
                 self._control.reply(request_id, _opinion(call.name))
             case str(subtype) if subtype == SUBTYPE:
                 in_turn = not turn.interrupted
-                yield self._server.hear(request_id, request, in_turn=in_turn) or Activity()
+                yield self._server.handle(request_id, request, in_turn=in_turn) or Activity()
             case other:
                 self._control.refuse(request_id, f"Coterie does not support {other}")
                 yield Activity()
@@ -246,7 +246,7 @@ class ClaudeChannel(ProcessChannel):
         for message in self._process.drop_pending():
             request, request_id = mapping(message.get("request")), text(message.get("request_id"))
             if request.get("subtype") == SUBTYPE:
-                self._server.hear(request_id, request, in_turn=False)
+                self._server.handle(request_id, request, in_turn=False)
             elif message.get("type") == "control_request":
                 self._control.refuse(request_id, "No turn is running.")
 

@@ -210,7 +210,7 @@ class ClaudeTurn:
             self.speech.text or text(own.get("result")), usage_of(self._results)
         )
 
-    def hear(self, message: Object) -> Iterable[update.Update]:
+    def handle(self, message: Object) -> Iterable[update.Update]:
         """Return the updates in a message; an unknown message is a sign of life."""
         kind = text(message.get("type"))
         if kind == "system":

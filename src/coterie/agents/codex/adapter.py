@@ -47,7 +47,7 @@ _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
 """What a Codex without an app-server says: it takes the subcommand for a prompt, or rejects it."""
 ASKS_ALWAYS = "untrusted"
 """The policy under which Codex asks about every command and every patch, whatever they do."""
-_UNHEARD = ("thread/readState/changed", "turn/diff/updated")
+_OPT_OUT = ("thread/readState/changed", "turn/diff/updated")
 
 
 class NoAppServer(Exception):
@@ -135,7 +135,7 @@ class CodexOpening:
         return await open_or_end(process, self._opened(JsonRpc(process, jsonrpc=False)), readable)
 
     async def _opened(self, rpc: JsonRpc) -> channel.CodexChannel:
-        await self._greet(rpc)
+        await self._handshake(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
         if self.permits is not None:
@@ -152,9 +152,9 @@ class CodexOpening:
         known = channel.CodexThread(thread_id, self.home, rollout)
         return channel.CodexChannel(rpc, known, self.leftovers, self.serving, self.permits)
 
-    async def _greet(self, rpc: JsonRpc) -> None:
+    async def _handshake(self, rpc: JsonRpc) -> None:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
-        can = {"experimentalApi": True, "optOutNotificationMethods": list(_UNHEARD)}
+        can = {"experimentalApi": True, "optOutNotificationMethods": list(_OPT_OUT)}
         try:
             await rpc.request("initialize", {"clientInfo": client, "capabilities": can})
         except RpcError as error:

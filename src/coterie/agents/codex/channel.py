@@ -41,7 +41,7 @@ from coterie.process.streams import LineSplitter, clean, parse_object
 from coterie.workspace.beneath import regular_file
 from coterie.workspace.git_guard import GitRestored
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """How long Codex may take over a request that no turn depends on."""
 
 
@@ -169,7 +169,7 @@ class CodexChannel(ProcessChannel):
     async def _tell(self, turn: CodexTurn, word: str) -> None:
         """Send a text into the turn, and wait so that it arrives before the no it explains."""
         params = {"threadId": turn.thread, "expectedTurnId": turn.id, "input": _text(word)}
-        with suppress(RpcError, AgentProcessEnded), anyio.move_on_after(PATIENCE):
+        with suppress(RpcError, AgentProcessEnded), anyio.move_on_after(TIMEOUT):
             await self._rpc.request("turn/steer", params)
 
     def _send_interrupt(self, turn: CodexTurn) -> None:
@@ -215,7 +215,7 @@ class CodexChannel(ProcessChannel):
 
     async def _cleaned(self, turn: CodexTurn) -> AsyncGenerator[Update]:
         """End the commands that an interrupted turn left running, and wait for their ends."""
-        deadline = anyio.current_time() + PATIENCE
+        deadline = anyio.current_time() + TIMEOUT
         ending: set[str] = set()
         with suppress(RpcError), anyio.CancelScope(deadline=deadline):
             ending = await self._ended_commands(turn)

@@ -122,7 +122,7 @@ class CodexLimits:
         self._used_up: dict[tuple[str, str], int | float] = {}
         """By limit and window: when the window resets, in seconds since 1970."""
 
-    def hear(self, params: Object) -> None:
+    def record(self, params: Object) -> None:
         limits = mapping(params.get("rateLimits"))
         reached = text(limits.get("rateLimitReachedType"))
         if reached:
@@ -227,7 +227,7 @@ class CodexTurn:
             yield from self._asked(message) if method else ()
             return
         if method == UPDATED:  # about the account, whichever thread it names
-            self._limits.hear(params)
+            self._limits.record(params)
         if params.get("threadId") != self.thread:
             return
         if _turn_of(params) not in ("", self.id):

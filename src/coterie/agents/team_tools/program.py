@@ -124,7 +124,7 @@ class Server:
                 ready = self._waiting.select(PROGRESS_INTERVAL if self._calls else None)
                 for key, _ in ready:
                     if isinstance(key.fileobj, ToolConnection):
-                        self._hear(key.fileobj)
+                        self._read_outcome(key.fileobj)
                         continue
                     piece = os.read(source, 65536)
                     if not piece:
@@ -156,7 +156,7 @@ class Server:
         self._calls[carried] = request
         self._waiting.register(carried, selectors.EVENT_READ)
 
-    def _hear(self, call: ToolConnection) -> None:
+    def _read_outcome(self, call: ToolConnection) -> None:
         descriptor = call.fileno()
         outcome = call.outcome()
         if outcome is not None:

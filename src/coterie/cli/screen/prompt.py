@@ -115,7 +115,7 @@ class _WordCompleter(Completer):
                 yield Completion(text, start_position=-len(word))
 
 
-class SteadyOutput(Vt100_Output):
+class BufferedOutput(Vt100_Output):
     """Holds back what is written while it is told to."""
 
     _is_held: bool = False
@@ -240,7 +240,7 @@ class PromptArea:
                 self._wake = anyio.Event()
                 if self._pending and self.application.is_running:
                     output = self.application.output
-                    with output.held() if isinstance(output, SteadyOutput) else nullcontext():
+                    with output.held() if isinstance(output, BufferedOutput) else nullcontext():
                         async with in_terminal():
                             output.write_raw("".join(f"{line}\r\n" for line in self.leftover()))
                             output.flush()
@@ -372,7 +372,7 @@ def _terminal() -> tuple[Input, Output]:
         return Size(rows=rows or 24, columns=columns or 80)
 
     # Without cursor position requests: a late reply to one would be typed into the shell.
-    output = SteadyOutput(
+    output = BufferedOutput(
         sys.stdout, size, term=terminal_type(), enable_bell=False, enable_cpr=False
     )
     return create_input(), output

@@ -27,7 +27,7 @@ class Listener:
             await asyncio.shield(self._changed)
         return self.version
 
-    def heard(self, note: str) -> None:
+    def on_notify(self, note: str) -> None:
         """Handle a commit's notification: its writer's id, with a `!` for an answer or request."""
         writer, urgent, _ = note.partition("!")
         if writer == self._own:

@@ -15,9 +15,9 @@ import psycopg
 
 from coterie.model.machine import OwnerRow
 from coterie.stores.codec import Head, Row, Value
+from coterie.stores.postgres.connection import PgConnection, ServerReply
 from coterie.stores.postgres.failures import explained, from_server
 from coterie.stores.postgres.known_head import HEAD, KnownHead
-from coterie.stores.postgres.link import Link, ServerReply
 from coterie.stores.postgres.sql_text import encoded, filled
 from coterie.stores.postgres.store_url import StoreUrl
 
@@ -37,7 +37,7 @@ _DECLARE_DEAD = (
 
 
 @dataclass
-class _Call:
+class _Query:
     """One query to the server, and its reply."""
 
     answered: anyio.Event = field(default_factory=anyio.Event)
@@ -81,21 +81,21 @@ class _Opening:
                 self.connection.close()
 
 
-class _Line:
-    """A connection, used for one call at a time."""
+class _OwnerConnection:
+    """A connection, used for one query at a time."""
 
     def __init__(self, connection: psycopg.Connection) -> None:
-        self.call = _Call()
-        self.link: Link | None = Link(connection, lambda _: None, self._lost)
+        self.query = _Query()
+        self.pg: PgConnection | None = PgConnection(connection, lambda _: None, self._lost)
 
     def _lost(self) -> None:
-        self.link = None
-        self.call.lost()
+        self.pg = None
+        self.query.lost()
 
     def close(self) -> None:
-        if self.link is not None:
-            self.link.close()
-            self.link = None
+        if self.pg is not None:
+            self.pg.close()
+            self.pg = None
 
 
 @dataclass
@@ -104,7 +104,7 @@ class PostgresOwnerRows:
 
     store: StoreUrl
     known: KnownHead | None = None
-    _idle: list[_Line] = field(default_factory=list[_Line])
+    _idle: list[_OwnerConnection] = field(default_factory=list[_OwnerConnection])
 
     @classmethod
     def at(cls, url: str) -> PostgresOwnerRows:
@@ -146,28 +146,28 @@ class PostgresOwnerRows:
         return results[0] if results else []
 
     async def _all(self, text: str, *values: Value) -> list[list[Row]]:
-        line = await self._line()
+        conn = await self._connected()
         try:
-            assert line.link is not None
-            line.link.send(encoded(filled(text.split("?"), values)), line.call.take)
-            await line.call.answered.wait()
+            assert conn.pg is not None
+            conn.pg.send(encoded(filled(text.split("?"), values)), conn.query.take)
+            await conn.query.answered.wait()
         except BaseException:
-            line.close()
+            conn.close()
             raise
-        reply = line.call.reply
+        reply = conn.query.reply
         if reply is None:
             raise from_server(self.store, "08006", "the connection was lost")
-        self._idle.append(line)
-        if reply.refusal is not None:
-            raise from_server(self.store, reply.refusal.state, reply.refusal.problem)
+        self._idle.append(conn)
+        if reply.error is not None:
+            raise from_server(self.store, reply.error.state, reply.error.problem)
         return reply.rows
 
-    async def _line(self) -> _Line:
+    async def _connected(self) -> _OwnerConnection:
         while self._idle:
-            line = self._idle.pop()
-            if line.link is not None:
-                line.call = _Call()
-                return line
+            conn = self._idle.pop()
+            if conn.pg is not None:
+                conn.query = _Query()
+                return conn
         opening = _Opening(self.store, self.known)
         try:
             await anyio.to_thread.run_sync(opening.run, abandon_on_cancel=True)
@@ -177,7 +177,7 @@ class PostgresOwnerRows:
             opening.abandon()
             raise
         assert opening.connection is not None
-        return _Line(opening.connection)
+        return _OwnerConnection(opening.connection)
 
 
 def _row(row: Row) -> OwnerRow:

@@ -28,7 +28,7 @@ _LOCK = 0x636F7465
 
 
 @dataclass(frozen=True)
-class Session:
+class PreparedConnection:
     """A prepared connection, and what the server has recorded about its writer."""
 
     connection: psycopg.Connection
@@ -269,7 +269,7 @@ def _migrate(connection: psycopg.Connection, before: int) -> None:
 
 def opened(
     store: StoreUrl, writer: str, known: KnownHead | None = None, *, is_new: bool
-) -> Session:
+) -> PreparedConnection:
     """Open a connection for a storage: with our schema, no pooler in between, and listening.
 
     Raises psycopg.OperationalError if the server cannot be reached, as it may be back soon, and
@@ -280,7 +280,7 @@ def opened(
         _make_ready(connection, store)
         if known is not None:
             known.check(store, connection)
-        return _session(connection, writer, is_new=is_new)
+        return _prepared(connection, writer, is_new=is_new)
     except psycopg.OperationalError:
         connection.close()
         raise
@@ -312,11 +312,15 @@ def _make_ready(connection: psycopg.Connection, store: StoreUrl) -> None:
     connection.execute("LISTEN coterie")
 
 
-def _session(connection: psycopg.Connection, writer: str, *, is_new: bool) -> Session:
+def _prepared(connection: psycopg.Connection, writer: str, *, is_new: bool) -> PreparedConnection:
     if is_new:
         connection.execute("INSERT INTO writers (id, batch, told) VALUES (%s, 0, '')", [writer])
     row = connection.execute("SELECT batch, told FROM writers WHERE id = %s", [writer]).fetchone()
-    return Session(connection, row[0], row[1]) if row else Session(connection, None, "")
+    return (
+        PreparedConnection(connection, row[0], row[1])
+        if row
+        else PreparedConnection(connection, None, "")
+    )
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from coterie.stores.postgres.known_head import KnownHead
 from coterie.stores.postgres.sql_text import ANSWERING, statement
 from coterie.stores.postgres.store_url import StoreUrl
 from coterie.stores.postgres.submission import Submission
-from coterie.stores.postgres.writer import PATIENCE, PostgresWriter
+from coterie.stores.postgres.writer import CONNECT_TIMEOUT, PostgresWriter
 from coterie.stores.postgres.writes import statements
 from coterie.stores.statements import After, Query, Reading, T
 from coterie.stores.storage import DatabaseStorage
@@ -112,14 +112,14 @@ class PostgresStorage(DatabaseStorage):
 
     @classmethod
     async def open(
-        cls, url: str, *, patience: float = PATIENCE, known: KnownHead | None = None
+        cls, url: str, *, connect_timeout: float = CONNECT_TIMEOUT, known: KnownHead | None = None
     ) -> PostgresStorage:
         """Connect to the database, which must have our schema.
 
         Raises StorageError if it cannot be reached, its schema is not the one we work with, or it
         lacks history that is `known`.
         """
-        storage = cls(PostgresWriter(StoreUrl.of(url), patience, known))
+        storage = cls(PostgresWriter(StoreUrl.of(url), connect_timeout, known))
         await storage._writer.start()
         return storage
 

@@ -23,12 +23,12 @@ from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import IllegalEvent
 from coterie.stores.codec import Head, Row
 from coterie.stores.postgres import schema
+from coterie.stores.postgres.connection import PgConnection, ServerError, ServerReply
 from coterie.stores.postgres.diagnosis import no_connection
 from coterie.stores.postgres.failures import from_server, history_lost, unreadable
 from coterie.stores.postgres.known_head import HEAD, KnownHead
-from coterie.stores.postgres.link import Link, Refusal, ServerReply
 from coterie.stores.postgres.listener import Listener
-from coterie.stores.postgres.schema import Session
+from coterie.stores.postgres.schema import PreparedConnection
 from coterie.stores.postgres.sql_text import encoded, statement
 from coterie.stores.postgres.store_url import StoreUrl
 from coterie.stores.postgres.submission import Submission, writes_in
@@ -37,7 +37,7 @@ from coterie.stores.storage import settle
 
 POST_DELAY = 0.005
 """How long a posted write waits for a commit that it can join, in seconds."""
-PATIENCE = 60.0
+CONNECT_TIMEOUT = 60.0
 """How long to wait for a database that is out of reach, in seconds."""
 _RETRYABLE = frozenset({"40P01", "40001"})  # deadlock_detected, serialization_failure
 _CONDITION_FAILED, _ALREADY_COMMITTED = "CT004", "CT005"
@@ -47,18 +47,18 @@ class PostgresWriter:
     """Sends jobs in order, one message at a time, and settles them."""
 
     def __init__(
-        self, store: StoreUrl, patience: float = PATIENCE, known: KnownHead | None = None
+        self, store: StoreUrl, timeout: float = CONNECT_TIMEOUT, known: KnownHead | None = None
     ) -> None:
         self.store = store
         self.known = known
         self.failure: Exception | None = None
         self._id = secrets.token_hex(8)
-        self._patience = patience
+        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self.watch: Listener = Listener(self._loop, self._id)
         self._batch = 0
         """The number of the last message that the server has committed."""
-        self._link: Link | None = None
+        self._connection: PgConnection | None = None
         self._queue: list[Submission] = []
         self._sent: list[Submission] = []
         """The jobs of the message in flight: one reading, or writes."""
@@ -72,8 +72,8 @@ class PostgresWriter:
 
     async def start(self) -> None:
         """Connect; raises StorageError if that fails or the schema is not ours."""
-        opened: asyncio.Future[Session] = self._loop.create_future()
-        self._connect(opened, patience=0)
+        opened: asyncio.Future[PreparedConnection] = self._loop.create_future()
+        self._connect(opened, timeout=0)
         try:
             self._attach(await opened)
         except asyncio.CancelledError:
@@ -93,7 +93,7 @@ class PostgresWriter:
         """Run the reading after everything submitted before it."""
         if self._stopping:
             raise RuntimeError("the storage is closed")
-        if self._link is None and self.failure is not None:
+        if self._connection is None and self.failure is not None:
             raise self.failure
         return await self._queued(Submission(reading=reading))
 
@@ -124,14 +124,14 @@ class PostgresWriter:
             self._given_up.set()
             if self._timer is not None:
                 self._timer.cancel()
-            if self._link is not None:
-                self._link.close()
+            if self._connection is not None:
+                self._connection.close()
         if self.failure is not None and not self._reported:
             self._reported = True
             raise self.failure
 
     async def _drained(self) -> None:
-        if self._link is not None and self.failure is None:
+        if self._connection is not None and self.failure is None:
             # Alone: the answers of a message are kept in the row that this deletes.
             self._queue.append(Submission([statement("drop_writer", self._id)], is_alone=True))
         self._idle = self._loop.create_future()
@@ -153,12 +153,12 @@ class PostgresWriter:
 
     def _pump(self) -> None:
         """Send the next message, unless one is in flight."""
-        while self._link is not None and not self._sent and self._queue:
-            self._send(self._link)
+        while self._connection is not None and not self._sent and self._queue:
+            self._send(self._connection)
         if self._idle is not None and not self._sent and not self._queue and not self._idle.done():
             self._idle.set_result(None)
 
-    def _send(self, link: Link) -> None:
+    def _send(self, connection: PgConnection) -> None:
         first = self._queue[0]
         if first.reading is None and self.failure is not None:
             self._fail(self._queue.pop(0), self.failure)
@@ -166,14 +166,14 @@ class PostgresWriter:
         count = 1 if first.reading is not None or first.is_alone else writes_in(self._queue)
         jobs, self._queue = self._queue[:count], self._queue[count:]
         if first.reading is None:
-            self._transmit(link, jobs)
+            self._transmit(connection, jobs)
         elif first.message or self._advance(first, None):
             self._sent = jobs
-            link.send(encoded(first.message), self._answered)
+            connection.send(encoded(first.message), self._answered)
 
-    def _transmit(self, link: Link, jobs: list[Submission]) -> None:
+    def _transmit(self, connection: PgConnection, jobs: list[Submission]) -> None:
         self._sent = jobs
-        link.send(encoded(self._message(jobs)), self._answered)
+        connection.send(encoded(self._message(jobs)), self._answered)
 
     def _message(self, jobs: Sequence[Submission]) -> str:
         note = self._id + ("!" if any(job.is_urgent for job in jobs) else "")
@@ -218,8 +218,8 @@ class PostgresWriter:
         jobs, self._sent = self._sent, []
         if jobs[0].reading is not None:
             self._read_answered(jobs[0], reply)
-        elif reply.refusal is not None:
-            self._rolled_back(jobs, reply.refusal)
+        elif reply.error is not None:
+            self._rolled_back(jobs, reply.error)
         else:
             answers = reply.rows.pop()[0][0] if any(job.answers for job in jobs) else ""
             if self.known is not None and any(job.has_event for job in jobs):
@@ -228,8 +228,8 @@ class PostgresWriter:
         self._pump()
 
     def _read_answered(self, job: Submission, reply: ServerReply) -> None:
-        if reply.refusal is not None:
-            job.error = from_server(self.store, reply.refusal.state, reply.refusal.problem)
+        if reply.error is not None:
+            job.error = from_server(self.store, reply.error.state, reply.error.problem)
             self._settle([job])
         elif self._advance(job, reply.rows):
             self._queue.insert(0, job)
@@ -243,31 +243,31 @@ class PostgresWriter:
                 job.result = [(int(last),)] if last else []
         self._settle(jobs)
 
-    def _rolled_back(self, jobs: list[Submission], refusal: Refusal) -> None:
+    def _rolled_back(self, jobs: list[Submission], error: ServerError) -> None:
         """Handle a rollback: several jobs are retried one by one, a single one has failed."""
-        if refusal.state == _ALREADY_COMMITTED:  # it was committed on the previous connection
+        if error.state == _ALREADY_COMMITTED:  # it was committed on the previous connection
             self._sent = jobs
             self._reconnect()
-        elif refusal.state in _RETRYABLE:
+        elif error.state in _RETRYABLE:
             self._queue[:0] = jobs
         elif len(jobs) > 1:
             for job in jobs:
                 job.is_alone = True
             self._queue[:0] = jobs
-        elif refusal.state == _CONDITION_FAILED:
+        elif error.state == _CONDITION_FAILED:
             jobs[0].result = False
             self._settle(jobs)
         else:
-            self._fail(jobs[0], self._error_of(refusal))
+            self._fail(jobs[0], self._error_of(error))
 
-    def _error_of(self, refusal: Refusal) -> Exception:
-        if refusal.state == "CT001":
-            return LeaseLost(refusal.detail, int(refusal.hint))
-        if refusal.state == "CT003":
-            return IllegalEvent(refusal.problem)
-        if refusal.state == "CT002" or refusal.state.startswith("23"):
-            return IllegalWrite(refusal.problem)
-        return from_server(self.store, refusal.state, refusal.problem)
+    def _error_of(self, error: ServerError) -> Exception:
+        if error.state == "CT001":
+            return LeaseLost(error.detail, int(error.hint))
+        if error.state == "CT003":
+            return IllegalEvent(error.problem)
+        if error.state == "CT002" or error.state.startswith("23"):
+            return IllegalWrite(error.problem)
+        return from_server(self.store, error.state, error.problem)
 
     def _fail(self, job: Submission, cause: Exception) -> None:
         job.error = cause
@@ -283,20 +283,20 @@ class PostgresWriter:
 
     def _reconnect(self) -> None:
         """Replace a lost or useless connection by a new one, and ask what was committed."""
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
         if self._given_up.is_set():
             return
-        opened: asyncio.Future[Session] = self._loop.create_future()
+        opened: asyncio.Future[PreparedConnection] = self._loop.create_future()
         opened.add_done_callback(self._reconnected)
-        self._connect(opened, self._patience)
+        self._connect(opened, self._timeout)
 
     def _lost(self) -> None:
-        self._link = None
+        self._connection = None
         self._reconnect()
 
-    def _reconnected(self, opened: asyncio.Future[Session]) -> None:
+    def _reconnected(self, opened: asyncio.Future[PreparedConnection]) -> None:
         if opened.cancelled():
             return
         jobs, self._sent = self._sent, []
@@ -304,22 +304,22 @@ class PostgresWriter:
         if error is not None:
             self._give_up(error, [*jobs, *self._queue])
             return
-        session = opened.result()
+        prepared = opened.result()
         if self._given_up.is_set():
-            session.connection.close()
+            prepared.connection.close()
             return
-        if (session.batch is None and not self._stopping) or _is_older(session, self._batch):
-            session.connection.close()
+        if (prepared.batch is None and not self._stopping) or _is_older(prepared, self._batch):
+            prepared.connection.close()
             lost = history_lost(self.store, "it lacks commits that it confirmed to this process")
             self._give_up(lost, [*jobs, *self._queue])
             return
-        link = self._attach(session)
+        connection = self._attach(prepared)
         if not jobs or jobs[0].reading is not None:
             self._queue[:0] = jobs
-        elif session.batch in (self._batch + 1, None):
-            self._committed(jobs, session.answers)
+        elif prepared.batch in (self._batch + 1, None):
+            self._committed(jobs, prepared.answers)
         else:  # the same message: it may still be in progress on the connection that was cut
-            self._transmit(link, jobs)
+            self._transmit(connection, jobs)
         self.watch.bump()  # notifications sent in the meantime are lost
         self._pump()
 
@@ -333,44 +333,48 @@ class PostgresWriter:
         self.watch.bump()  # tasks that wait for a change look again and see the failure, too
         self._pump()
 
-    def _attach(self, session: Session) -> Link:
-        self._link = link = Link(session.connection, self.watch.heard, self._lost)
-        return link
+    def _attach(self, prepared: PreparedConnection) -> PgConnection:
+        self._connection = connection = PgConnection(
+            prepared.connection, self.watch.on_notify, self._lost
+        )
+        return connection
 
-    def _connect(self, opened: asyncio.Future[Session], patience: float) -> None:
+    def _connect(self, opened: asyncio.Future[PreparedConnection], timeout: float) -> None:
         def run() -> None:
             try:
-                call, result = opened.set_result, self._session(patience)
+                call, result = opened.set_result, self._prepare(timeout)
             except Exception as error:  # noqa: BLE001 - it is for who waits
                 call, result = opened.set_exception, error
             try:
                 self._loop.call_soon_threadsafe(_unless_done, opened, call, result)
             except RuntimeError:  # the loop is closed: nobody is waiting
-                if isinstance(result, Session):
+                if isinstance(result, PreparedConnection):
                     result.connection.close()
 
         threading.Thread(target=run, name="coterie-connect", daemon=True).start()
 
-    def _session(self, patience: float) -> Session:
-        """On the thread: open a prepared connection, retrying until patience runs out."""
-        until = time.monotonic() + patience
+    def _prepare(self, timeout: float) -> PreparedConnection:
+        """On the thread: open a prepared connection, retrying until the timeout."""
+        until = time.monotonic() + timeout
         pause = 0.05
         while True:
             try:
-                return schema.opened(self.store, self._id, self.known, is_new=patience == 0)
+                return schema.opened(self.store, self._id, self.known, is_new=timeout == 0)
             except psycopg.OperationalError as error:
                 if time.monotonic() >= until or self._given_up.wait(pause):
                     raise no_connection(self.store, error) from None
                 pause = min(pause * 2, 1.0)
 
 
-def _unless_done(opened: asyncio.Future[Session], call: Callable[[Any], None], result: Any) -> None:
+def _unless_done(
+    opened: asyncio.Future[PreparedConnection], call: Callable[[Any], None], result: Any
+) -> None:
     if not opened.done():
         call(result)
-    elif isinstance(result, Session):
+    elif isinstance(result, PreparedConnection):
         result.connection.close()
 
 
-def _is_older(session: Session, batch: int) -> bool:
+def _is_older(prepared: PreparedConnection, batch: int) -> bool:
     """Whether the server lacks what it had committed: another one with less took over."""
-    return session.batch is not None and session.batch < batch
+    return prepared.batch is not None and prepared.batch < batch

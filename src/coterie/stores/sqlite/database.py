@@ -96,9 +96,9 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _connection(at: str, wait: float) -> sqlite3.Connection:
+def _connection(at: str, timeout: float) -> sqlite3.Connection:
     return sqlite3.connect(
-        at, timeout=wait, isolation_level=None, check_same_thread=False, uri=True
+        at, timeout=timeout, isolation_level=None, check_same_thread=False, uri=True
     )
 
 
@@ -204,7 +204,7 @@ def _integrity(connection: sqlite3.Connection) -> list[str]:
     return [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)").fetchall()]
 
 
-PATIENCE = 5.0
+LOCK_TIMEOUT = 5.0
 """How long to wait for another process that holds the database, in seconds."""
 
 
@@ -260,12 +260,12 @@ class SqliteStorage(DatabaseStorage):
         super().__init__(_Statements(self._writer, writes))
 
     @classmethod
-    async def open(cls, path: Path, *, patience: float = PATIENCE) -> SqliteStorage:
+    async def open(cls, path: Path, *, lock_timeout: float = LOCK_TIMEOUT) -> SqliteStorage:
         """Open the database at `path`, which is created if there is none; its folder must exist.
 
         Raises StorageError if it is damaged, locked, newer than this program or not writable.
         """
-        storage = cls(path, partial(open_database, path, patience), _head_file(path))
+        storage = cls(path, partial(open_database, path, lock_timeout), _head_file(path))
         await storage._writer.start()
         return storage
 
@@ -276,7 +276,7 @@ class SqliteStorage(DatabaseStorage):
         Two storages of one name in this process share the data, like two processes on one file.
         """
         name = name or secrets.token_hex(8)
-        storage = cls(Path(name), partial(open_in_memory, name, PATIENCE), None)
+        storage = cls(Path(name), partial(open_in_memory, name, LOCK_TIMEOUT), None)
         await storage._writer.start()
         return storage
 

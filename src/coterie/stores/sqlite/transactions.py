@@ -75,12 +75,12 @@ class Transactions:
         self._connection = connection
         self._path = path
         self._committed = committed
-        self._patience: int = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
-        self._is_patient = True
+        self._timeout: int = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
+        self._may_wait = True
 
     def serve(self, jobs: Sequence[Job]) -> bool:
         """Run all jobs, adjacent writes in one transaction; returns whether there were writes."""
-        self._wait_for_others(is_patient=True)
+        self._wait_for_others(may_wait=True)
         writes: list[Job] = []
         wrote = False
         for job in jobs:
@@ -100,7 +100,7 @@ class Transactions:
         if self.failure is not None:
             return False
         try:
-            self._wait_for_others(is_patient=False)
+            self._wait_for_others(may_wait=False)
             self._run_together(writes)
         except Exception:  # noqa: BLE001 - `serve` will find it too
             self._undo()
@@ -113,15 +113,15 @@ class Transactions:
         A failure loses nothing: what is in the log is durable.
         """
         with contextlib.suppress(sqlite3.Error):
-            self._wait_for_others(is_patient=False)
+            self._wait_for_others(may_wait=False)
             self._connection.execute(SQL["checkpoint"]).fetchall()
 
-    def _wait_for_others(self, *, is_patient: bool) -> None:
+    def _wait_for_others(self, *, may_wait: bool) -> None:
         """Set whether to wait from now on for another process that holds the database."""
-        if is_patient != self._is_patient:
-            self._is_patient = is_patient
-            patience = self._patience if is_patient else 0
-            self._connection.execute(f"PRAGMA busy_timeout={patience}")
+        if may_wait != self._may_wait:
+            self._may_wait = may_wait
+            timeout = self._timeout if may_wait else 0
+            self._connection.execute(f"PRAGMA busy_timeout={timeout}")
 
     def _read(self, job: Job) -> None:
         try:

@@ -20,7 +20,14 @@ import psutil
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
-from coterie.model.update import Asked, End, Remembered, TurnCompleted, TurnFailed, TurnInterrupted
+from coterie.model.update import (
+    Asked,
+    End,
+    ThreadAppended,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+)
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel
 from coterie.testing.scripted import ChildRecorder
@@ -43,7 +50,7 @@ class AgentUnderTest:
     workspace: Workspace
     answers: Callable[[], int] = lambda: 1
     """Returns how many answers the agent has received so far."""
-    keep: Callable[[Remembered], object] = lambda update: None
+    keep: Callable[[ThreadAppended], object] = lambda update: None
     """Stores what an agent of Coterie's own adds to its thread."""
 
 
@@ -153,7 +160,7 @@ class AgentContract(ABC):
                         assert ends == [], f"{update} after the end"
                         if isinstance(update, Asked):
                             await channel.answer(update.key, _approval())
-                        elif isinstance(update, Remembered):
+                        elif isinstance(update, ThreadAppended):
                             agent.keep(update)
                         elif isinstance(update, End):
                             ends.append(update)

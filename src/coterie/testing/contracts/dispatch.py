@@ -16,7 +16,7 @@ from coterie.model import instant
 from coterie.model.machine import FULL, MachineRow, Offer, queues_of
 from coterie.ports import Dispatch
 from coterie.testing.contracts.dispatch_refusals import RefusalsContract
-from coterie.testing.contracts.dispatch_stage import AGENTS, HOUR, OFFER, PATIENCE, TASK
+from coterie.testing.contracts.dispatch_stage import AGENTS, HOUR, OFFER, TASK, TIMEOUT
 
 
 class DispatchContract(RefusalsContract):
@@ -85,7 +85,7 @@ class DispatchContract(RefusalsContract):
             if done == 5:
                 all_done.set()
 
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             async with anyio.create_task_group() as group:
                 queues = queues_of("seat", AGENTS, "gpu1")
                 group.start_soon(dispatch.serve, "seat", queues, 2, run)

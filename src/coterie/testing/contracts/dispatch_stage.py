@@ -14,7 +14,7 @@ from coterie.ports import Dispatch
 TASK = "k3f9"
 OFFER = Offer(TASK, "seat", ("claude",))
 AGENTS = ("claude", "codex")
-PATIENCE = 30.0
+TIMEOUT = 30.0
 HOUR = 3600.0
 
 
@@ -79,7 +79,7 @@ class DispatchHarness(ABC):
         async def run(task_id: str) -> None:
             seen.append(task_id)
 
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             queues = queues_of(pool, has, machine)
             await dispatch.serve(pool, queues, 1, run, once=True)
         return seen

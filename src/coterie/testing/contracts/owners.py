@@ -18,13 +18,13 @@ from coterie.engine.lease import Claimant
 from coterie.errors import LeaseLost, TaskBusy
 from coterie.model.journal import AppendMessage, ChildLease, Fence
 from coterie.ports import Owners, Storage
-from coterie.process.processes import Machine
+from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import TASK, created, message
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """How long proving a death may take; in practice as long as the implementation waits."""
-HERE = Machine("here", "boot", "ns")
+HERE = PidScope("here", "boot", "ns")
 
 
 class RecordingReaper:
@@ -151,7 +151,7 @@ class OwnersContract(ABC):
                 except TaskBusy:
                     await anyio.sleep(0.02)
 
-        with anyio.fail_after(PATIENCE):
+        with anyio.fail_after(TIMEOUT):
             async with anyio.create_task_group() as group:
                 group.start_soon(take, one)
                 group.start_soon(take, two)

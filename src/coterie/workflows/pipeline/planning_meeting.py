@@ -128,13 +128,13 @@ class PlanningMeetingStep(PlanStep):
     async def _clarified(
         self, plan: StructuredPlan, settled: Sequence[ClarifiedQuestion]
     ) -> StructuredPlan:
-        """Return the plan after the roles that had the questions have heard the answers."""
+        """Return the plan after the roles that had the questions have read the answers."""
         by_role: dict[str, list[ClarifiedQuestion]] = {}
         for one in settled:
             by_role.setdefault(one.role, []).append(one)
         notes = [f"{one.question} Answer: {one.answer}" for one in settled]
 
-        async def hear(role: str) -> None:
+        async def ask_again(role: str) -> None:
             answers = [f"{one.question} Answer: {one.answer}" for one in by_role[role]]
             facts = {"plan": plan_document(plan), "answers": answers}
             reply = await self.optional.ask(role, RoleNotes, facts, prompt="clarified")
@@ -143,7 +143,7 @@ class PlanningMeetingStep(PlanStep):
 
         async with anyio.create_task_group() as group:
             for role in by_role:
-                group.start_soon(hear, role)
+                group.start_soon(ask_again, role)
         facts = {"plan": plan.written(), "notes": sorted(notes)}
         revised = await self.ask("planning", StructuredPlan, facts, prompt="replanning")
         return _by_rule(plan, settled) if isinstance(revised, TurnFailed) else revised

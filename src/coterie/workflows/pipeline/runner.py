@@ -81,8 +81,8 @@ class PipelineRunner:
         self._rounds: Counter[str] = Counter()
         """How often the gate of each phase sent the work back since the user last did so."""
         self._trajectory: list[TrajectoryLine] = []
-        self._last_heard = 1 if task.goal else 0
-        """The number of the last message of the conversation that was heard."""
+        self._last_read = 1 if task.goal else 0
+        """The number of the last message of the conversation that was read."""
         self._said = ""
         """What people have said since a step last made use of that."""
 
@@ -116,13 +116,13 @@ class PipelineRunner:
             fresh = True
             reverts = await self._reverts()
             phase = where.phase if reverts == seen else self._graph.start
-            text, last = await self._heard(visit)
+            text, last = await self._read_messages(visit)
             return {"phase": phase, "reverts": reverts, "said": text, "heard": last}
 
         name = step_name.phase(visit, "enter")
         entered = cast("dict[str, Any]", await self._context.step(name, [], enter))
         phase, reverts = str(entered["phase"]), int(entered["reverts"])
-        self._last_heard: int = entered["heard"]
+        self._last_read: int = entered["heard"]
         self._said = lines(self._said, entered["said"])
         self._state = self._state.entered(phase, reverts)
         await self._open_work(base, reverts)
@@ -136,7 +136,7 @@ class PipelineRunner:
         except WorkReverted:
             return NextPhase(self._graph.start)
 
-    async def _heard(self, visit: int) -> tuple[str, int]:
+    async def _read_messages(self, visit: int) -> tuple[str, int]:
         """Return what people said since the last phase was entered, and the number of the last
         message."""
         context, known = self._context, len(self._context.conversation)
@@ -144,7 +144,7 @@ class PipelineRunner:
         texts = [
             one.text
             for one in context.conversation
-            if one.seq > self._last_heard and self._task.team.is_person(one.member)
+            if one.seq > self._last_read and self._task.team.is_person(one.member)
         ]
         return "\n".join(texts), max((one.seq for one in context.conversation), default=0)
 

@@ -120,8 +120,8 @@ class PipelineServices:
     def _branches(self, sharing: Sharing, worktrees: TicketWorktrees) -> SharedBranches:
         from coterie.workflows.shared_branches import SharedBranches
 
-        patience = self.task.scheduler.time_limits.work * 60
-        return SharedBranches(sharing, worktrees, patience, self.context.tell)
+        timeout = self.task.scheduler.time_limits.work * 60
+        return SharedBranches(sharing, worktrees, timeout, self.context.tell)
 
     async def _spent(self) -> StepCost:
         used = sum_of((await self.context.spent()).values())
@@ -155,7 +155,7 @@ class PipelineStepRun:
     changes_files: ClassVar[bool] = False
     """Whether what members leave in the folder is part of the change."""
     uses_words: ClassVar[bool] = False
-    """Whether what people say changes what is done here; else later steps hear it too."""
+    """Whether what people say changes what is done here; else later steps read it too."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Run the step; `message` is what the user said, or why it is run again."""

@@ -43,8 +43,8 @@ class BlockedStage(TicketRun):
             await self._retries_exceeded(newest)
         elif isinstance(newest, Error):
             # The agent failed, not the instruction: that stays.
-            seat = await self.services.workers.assign(self.part, self.failed_workers)
-            await self.move("in_progress", f"again, by {seat}", owner=seat)
+            instance = await self.services.workers.assign(self.part, self.failed_workers)
+            await self.move("in_progress", f"again, by {instance}", owner=instance)
         else:
             await self._instruct()
 
@@ -70,10 +70,10 @@ class BlockedStage(TicketRun):
         elif choice == STOP.id:  # an earlier run was stopped here: ask again
             await self.services.tracker.note(self.id, "resumed", "the run was stopped here")
         else:
-            seat = choice.removeprefix(_GIVE)
+            instance = choice.removeprefix(_GIVE)
             if choice == "retry":
-                seat = await self.services.workers.assign(self.part, self.failed_workers)
-            await self.move("in_progress", f"again, by {seat}: you decided", owner=seat)
+                instance = await self.services.workers.assign(self.part, self.failed_workers)
+            await self.move("in_progress", f"again, by {instance}: you decided", owner=instance)
 
     async def _ask_who(self, others: Sequence[Member]) -> str:
         """Ask who should do a ticket that every worker with the capability failed at."""
@@ -166,10 +166,10 @@ class BlockedStage(TicketRun):
         )
         question = Ask(owner, "Select", subject, options=options, intent=[self.id])
         answer = await answer_or_stop(self.services.context, self.step("stopped"), question)
-        seat = owner
+        instance = owner
         if answer.response.selected_option_id == replace.id:
-            seat = await self.services.workers.assign(self.part, [without])
-        await self.move("in_progress", f"again, by {seat}", owner=seat)
+            instance = await self.services.workers.assign(self.part, [without])
+        await self.move("in_progress", f"again, by {instance}", owner=instance)
 
     async def _ask_who_edited(self, error: Error) -> None:
         """Ask who changed files outside the ticket's folder: only the user knows."""

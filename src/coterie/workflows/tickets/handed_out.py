@@ -62,8 +62,8 @@ async def take_turn(task: TaskCreated, context: Context) -> Ended:
     opening = (open_ticket_worktrees, context.root, task.session_id, part.base)
     worktrees = await anyio.to_thread.run_sync(*opening)
     assert worktrees is not None  # the turn has a base commit
-    patience = part.timeout_ms / 1000
-    branches = SharedBranches(sharing, worktrees, patience, context.tell)
+    timeout = part.timeout_ms / 1000
+    branches = SharedBranches(sharing, worktrees, timeout, context.tell)
     await branches.take_in(part.ticket, files=True)
     folder = await anyio.to_thread.run_sync(worktrees.open, part.ticket)
     own = {"execution_dir": str(folder), "work": "link", "timeout_ms": part.timeout_ms}

@@ -116,19 +116,19 @@ class Messenger:
             refused,
         )
 
-    def folder(self, seat: str) -> str:
+    def folder(self, instance: str) -> str:
         """Return a member's folder as shown in errors; empty if there is no such member."""
-        member = self._task.team.seated(seat)
+        member = self._task.team.instance(instance)
         if member is None:
             return ""
         root = self._context.root
         folder = member_folder(root, self._task.team.name, member)
         return str(folder.relative_to(root) if folder.is_relative_to(root) else folder)
 
-    def named(self, seat: str) -> str:
+    def named(self, instance: str) -> str:
         """Return a member with its folder, as shown in every error about its work."""
-        folder = self.folder(seat)
-        return f"{seat} ({folder})" if folder else seat
+        folder = self.folder(instance)
+        return f"{instance} ({folder})" if folder else instance
 
     async def post(self, name: str, *drafts: Draft) -> None:
         """Store messages that change no ticket, in one transaction."""

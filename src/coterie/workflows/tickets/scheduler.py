@@ -74,8 +74,8 @@ class TicketScheduler:
             return
         from coterie.workflows.shared_branches import SharedBranches, SharedFiles
 
-        patience = self._task.scheduler.time_limits.work * 60
-        branches = SharedBranches(sharing, worktrees, patience, self._context.tell)
+        timeout = self._task.scheduler.time_limits.work * 60
+        branches = SharedBranches(sharing, worktrees, timeout, self._context.tell)
         self._services.branches = branches
         self._services.files = files = SharedFiles(sharing, worktrees.root, worktrees.session)
         await files.take_in()
@@ -86,11 +86,11 @@ class TicketScheduler:
         """Work until everything is done and the user has confirmed the report."""
         while True:
             await self._carry_out()
-            await self._hear()
+            await self._read_messages()
             if self._unread:
                 continue
             outcome = await confirmed_report(self._services)
-            await self._hear()
+            await self._read_messages()
             if isinstance(outcome, str):
                 await self._replan(f"the user saw the final report and says: {outcome}")
             elif not self._unread:  # otherwise they said something while they looked at it
@@ -198,10 +198,10 @@ class TicketScheduler:
         """Take in what people say."""
         while True:
             await self._context.words()
-            await self._hear()
+            await self._read_messages()
             self._wake.set()
 
-    async def _hear(self) -> None:
+    async def _read_messages(self) -> None:
         await self._context.heard(step_name.messages_before(len(self._context.conversation)))
 
     async def _replan(self, why: str) -> None:
@@ -288,13 +288,13 @@ class StallWatch:
             seconds = await self.announce(self._services.config.alerts.stalled * 60)
             await anyio.sleep(seconds)
 
-    async def announce(self, patience: float) -> float:
-        """Announce what made no progress for `patience` seconds; return the seconds until the next
+    async def announce(self, limit: float) -> float:
+        """Announce what made no progress for `limit` seconds; return the seconds until the next
         look."""
-        soonest = patience
+        soonest = limit
         for stuck, waiting in list(self._services.tracker.index.blocking):
             last = max(stuck.history[-1].at, self._since)
-            left = patience - instant.seconds_between(last, instant.now())
+            left = limit - instant.seconds_between(last, instant.now())
             if left <= 0:
                 await self._announce(stuck, waiting)
             else:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class WorkerPool:
     """The workers of a session: assigned by name, then by capability, then by how busy they are.
 
-    The manager is never one of them.  A seat is a worker or one of its instances (`wren#2`).
+    The manager is never one of them.  An instance is a worker itself or a numbered one (`wren#2`).
     """
 
     def __init__(self, team: Team, config: SchedulerConfig) -> None:
@@ -44,7 +44,7 @@ class WorkerPool:
         self._released = anyio.Event()
         self._occupied: set[str] = set()
         self._reserved: list[str] = []
-        """Seats that are assigned but not occupied yet: other seats are preferred."""
+        """Instances that are assigned but not occupied yet: other instances are preferred."""
         self._assigned: dict[str, int] = {worker.id: 0 for worker in self.workers}
         """How many tickets each worker has had: of equally busy ones, the least used is next."""
 
@@ -79,44 +79,46 @@ class WorkerPool:
         return [worker for worker in self.workers if worker not in able]
 
     async def assign(self, task: PlanTask, without: Sequence[str] = ()) -> str:
-        """Reserve a free seat of the least busy worker who could do a task; waits for one."""
+        """Reserve a free instance of the least busy worker who could do a task; waits for one."""
         able = self.able(task, without)
         while True:
-            free = {one.id: seats for one in able if (seats := self._free(one))}
+            free = {one.id: instances for one in able if (instances := self._free(one))}
             if free:
                 best = min(free, key=lambda one: (self._busy(one), self._assigned[one]))
-                seat = min(free[best], key=self._reserved.count)
-                self._reserved.append(seat)
+                instance = min(free[best], key=self._reserved.count)
+                self._reserved.append(instance)
                 self._assigned[best] += 1
-                return seat
+                return instance
             await self._released.wait()
 
     @asynccontextmanager
-    async def occupy(self, seat: str) -> AsyncGenerator[Member]:
-        """Occupy a seat until the block ends; nobody else gets it meanwhile."""
-        worker = self._team.seated(seat)
-        assert worker is not None  # every seat belongs to a worker
+    async def occupy(self, instance: str) -> AsyncGenerator[Member]:
+        """Occupy an instance until the block ends; nobody else gets it meanwhile."""
+        worker = self._team.instance(instance)
+        assert worker is not None  # every instance belongs to a worker
         try:
-            while seat in self._occupied:
+            while instance in self._occupied:
                 await self._released.wait()
         finally:
-            if seat in self._reserved:
-                self._reserved.remove(seat)
-        self._occupied.add(seat)
+            if instance in self._reserved:
+                self._reserved.remove(instance)
+        self._occupied.add(instance)
         try:
             yield worker
         finally:
-            self._occupied.discard(seat)
+            self._occupied.discard(instance)
             self._released.set()
             self._released = anyio.Event()
 
     def _free(self, worker: Member) -> list[str]:
         more = self._instances if worker.supports_multiple_instances else 1
-        seats = [worker.id, *(f"{worker.id}{INSTANCE}{n}" for n in range(2, more + 1))]
-        return [seat for seat in seats if seat not in self._occupied]
+        instances = [worker.id, *(f"{worker.id}{INSTANCE}{n}" for n in range(2, more + 1))]
+        return [instance for instance in instances if instance not in self._occupied]
 
     def _busy(self, worker_id: str) -> int:
-        return sum(base_of(seat) == worker_id for seat in [*self._occupied, *self._reserved])
+        return sum(
+            base_of(instance) == worker_id for instance in [*self._occupied, *self._reserved]
+        )
 
 
 T = TypeVar("T")
@@ -165,9 +167,9 @@ class TicketRun:
         """The worker it is assigned to, else Coterie."""
         return self.ticket.owner or COTERIE
 
-    def named(self, seat: str) -> str:
+    def named(self, instance: str) -> str:
         """Return a worker with its folder, as shown in errors."""
-        return self.services.messenger.named(seat)
+        return self.services.messenger.named(instance)
 
     def step(self, what: str) -> str:
         """The name of a step: stable as long as the ticket's history does not grow."""

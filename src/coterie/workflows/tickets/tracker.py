@@ -180,7 +180,9 @@ class TicketTracker:
             reports = (envelope.Report, envelope.Error)
             messages = self.messages(ticket.id)
             sources = (one.source for one in messages if isinstance(one.payload, reports))
-            yield from {base_of(seat) for seat in {ticket.owner or COTERIE, *sources} - {COTERIE}}
+            yield from {
+                base_of(instance) for instance in {ticket.owner or COTERIE, *sources} - {COTERIE}
+            }
 
     def last(self, ticket_id: str, kind: type[AnyPayload]) -> AnyPayload | None:
         payloads = (message.payload for message in reversed(self.messages(ticket_id)))

@@ -57,13 +57,13 @@ class PrepareStage(TicketRun):
         """Move from pending or discussing to in_progress."""
         services = self.services
         owner = self.ticket.owner if self.ticket.state == "discussing" else None
-        seat = owner or await services.workers.assign(self.part, self.failed_workers)
-        async with services.workers.occupy(seat) as worker:
+        instance = owner or await services.workers.assign(self.part, self.failed_workers)
+        async with services.workers.occupy(instance) as worker:
             discussion = await self._discuss(worker) if self.part.risks else ""
             facts = {"outputs": self.part.expected_outputs, "discussion": discussion}
-            instruction = await self.ask_manager("instruct", Instruction, worker=seat, **facts)
-            draft = Draft(services.manager.id, seat, instruction, self.id)
-            await self.move("in_progress", "instructed", draft, owner=seat)
+            instruction = await self.ask_manager("instruct", Instruction, worker=instance, **facts)
+            draft = Draft(services.manager.id, instance, instruction, self.id)
+            await self.move("in_progress", "instructed", draft, owner=instance)
 
     async def _discuss(self, worker: Member) -> str:
         """Have manager and worker discuss a risky ticket first; return what they said."""
@@ -123,37 +123,38 @@ class WorkStage(TicketRun):
     async def work(self) -> None:
         """Move from in_progress to awaiting_review, or to blocked."""
         services = self.services
-        seat = self.ticket.owner or services.workers.workers[0].id
+        instance = self.ticket.owner or services.workers.workers[0].id
         instruction = services.tracker.last(self.id, Instruction)
         assert instruction is not None  # a ticket in progress has one
-        async with services.workers.occupy(seat) as worker:
+        async with services.workers.occupy(instance) as worker:
             result = await self._turn(worker, instruction)
         artifacts = [
-            self.to_owner(one) if isinstance(one, Error) else self.to_manager(seat, one)
+            self.to_owner(one) if isinstance(one, Error) else self.to_manager(instance, one)
             for one in (*result.registered, *result.artifacts)
         ]
-        outcome = self._outcome(seat, result)
+        outcome = self._outcome(instance, result)
         if result.strays:
-            await self._outside(seat, result.strays, *artifacts, outcome)
+            await self._outside(instance, result.strays, *artifacts, outcome)
         else:
             await self.settle(outcome, *artifacts, outcome)
 
-    def _outcome(self, seat: str, result: WorkResult) -> Draft:
+    def _outcome(self, instance: str, result: WorkResult) -> Draft:
         """Return the message that decides how the ticket goes on: the report, or an error."""
         report = result.report
         if isinstance(report, TurnFailed):
-            error = self._failure(seat, report)
+            error = self._failure(instance, report)
             # Work that did not arrive here is not the worker's fault.
             unsent = report.kind == "not_sent"
-            return self.to_owner(error) if unsent else self.to_manager(seat, error)
+            return self.to_owner(error) if unsent else self.to_manager(instance, error)
         if result.uncommitted:
             error = Error(
                 code="not_committed",
-                message=f"The work of {self.named(seat)} cannot be committed: {result.uncommitted}",
+                message=f"The work of {self.named(instance)} cannot be committed: "
+                f"{result.uncommitted}",
                 resolution_hint="Remove it from the folder, or make it part of the project.",
             )
             return self.to_owner(error)
-        return self.to_manager(seat, report)
+        return self.to_manager(instance, report)
 
     async def _turn(self, worker: Member, instruction: Instruction) -> WorkResult:
         """Have the worker take its turn, and commit its work whatever it reports."""
@@ -192,7 +193,7 @@ class WorkStage(TicketRun):
         return await services.messenger.ask(step, at_work, asked)
 
     async def _registered(
-        self, seat: str, worker: Member, named: Sequence[ArtifactRef]
+        self, instance: str, worker: Member, named: Sequence[ArtifactRef]
     ) -> tuple[ArtifactRef | Error, ...]:
         """Check the files that a worker registers and copy them to the session's artifacts."""
         services = self.services
@@ -203,7 +204,7 @@ class WorkStage(TicketRun):
             try:
                 artifact = await anyio.to_thread.run_sync(register_artifact, *place, folder, one)
             except ArtifactWrong as problem:
-                message = f"{self.named(seat)}: {problem}"
+                message = f"{self.named(instance)}: {problem}"
                 hint = problem.hint or ""
                 registered.append(Error(code=problem.code, message=message, resolution_hint=hint))
             else:
@@ -243,30 +244,30 @@ class WorkStage(TicketRun):
         except GitFailed:
             return ()  # the commit after the turn fails too, and that is reported
 
-    async def _outside(self, seat: str, strays: Sequence[str], *drafts: Draft) -> None:
+    async def _outside(self, instance: str, strays: Sequence[str], *drafts: Draft) -> None:
         """Block the ticket: the user's own files changed, and only they know who did that."""
         files = ", ".join(strays)
         error = Error(
             code=OUTSIDE,
-            message=f"While {self.named(seat)} worked on {self.id}, "
+            message=f"While {self.named(instance)} worked on {self.id}, "
             f"files outside its worktree changed: {files}",
             resolution_hint="Work in your own folder only. Nothing was reverted.",
         )
         await self.move("blocked", error.message, *drafts, self.to_owner(error))
-        where, task = self.services.messenger.folder(seat), self.services.task.task_id
-        record = ErrorRecord(OUTSIDE, error.message, "coterie inbox", seat, where, task)
+        where, task = self.services.messenger.folder(instance), self.services.task.task_id
+        record = ErrorRecord(OUTSIDE, error.message, "coterie inbox", instance, where, task)
         self.services.context.tell(record)
 
-    def _failure(self, seat: str, failure: TurnFailed) -> Error:
+    def _failure(self, instance: str, failure: TurnFailed) -> Error:
         """Return the error for a worker without a report: its work is unknown and done again."""
         code = failure_code(failure.kind)
         if failure.kind == "not_sent":
             hint = "Make sure that the remote can be reached from there. Coterie will try again."
-            message = f"The work of {self.named(seat)} did not arrive. {failure.message}"
+            message = f"The work of {self.named(instance)} did not arrive. {failure.message}"
             return Error(code=code, message=message, resolution_hint=hint)
         return Error(
             code=code,
-            message=f"{self.named(seat)}: {failure.message or failure.kind}",
+            message=f"{self.named(instance)}: {failure.message or failure.kind}",
             resolution_hint=failure.hint
             or "Coterie tries it again, with another worker if one can do it.",
         )

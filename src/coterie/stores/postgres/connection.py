@@ -23,7 +23,7 @@ _GONE = ("08", "57P")
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ServerError:
     """The server's error for a message that was rolled back."""
 
     state: str
@@ -34,26 +34,26 @@ class Refusal:
 
 @dataclass
 class ServerReply:
-    """The reply to a message: the rows of each statement that returns rows, or a refusal."""
+    """The reply to a message: the rows of each statement that returns rows, or the error."""
 
     rows: list[list[Row]] = field(default_factory=list[list[Row]])
-    refusal: Refusal | None = None
+    error: ServerError | None = None
 
 
-class Link:
+class PgConnection:
     """A connection in use; once `lost` has been called, it is unusable."""
 
     def __init__(
         self,
         connection: psycopg.Connection,
-        heard: Callable[[str], None],
+        on_notify: Callable[[str], None],
         lost: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._server = connection.pgconn
         self._server.nonblocking = 1
         self._loop = asyncio.get_running_loop()
-        self._heard = heard
+        self._on_notify = on_notify
         self._lost = lost
         self._answered: Callable[[ServerReply], None] | None = None
         self._reply = ServerReply()
@@ -96,7 +96,7 @@ class Link:
                 self._take(self._server.get_result())
             # Last: a notification may arrive in the middle of results, and is read with them.
             while self._is_open and (note := self._server.notifies()) is not None:
-                self._heard(note.extra.decode())
+                self._on_notify(note.extra.decode())
         except psycopg.Error:
             self._break()
 
@@ -108,11 +108,11 @@ class Link:
         elif result.status == ExecStatus.TUPLES_OK:
             self._reply.rows.append(rows_of(result))
         elif result.status != ExecStatus.COMMAND_OK:
-            refusal = _refusal(result)
-            if refusal.state.startswith(_GONE) or not refusal.state:
+            error = _server_error(result)
+            if error.state.startswith(_GONE) or not error.state:
                 self._break()
             else:
-                self._reply.refusal = refusal
+                self._reply.error = error
 
     def _break(self) -> None:
         if self._is_open:
@@ -121,11 +121,11 @@ class Link:
             self._lost()
 
 
-def _refusal(result: pq.PGresult) -> Refusal:
+def _server_error(result: pq.PGresult) -> ServerError:
     def field_text(name: DiagnosticField) -> str:
         return unescape_nul((result.error_field(name) or b"").decode(errors="replace"))
 
-    return Refusal(
+    return ServerError(
         field_text(DiagnosticField.SQLSTATE),
         field_text(DiagnosticField.MESSAGE_PRIMARY),
         field_text(DiagnosticField.MESSAGE_DETAIL),
