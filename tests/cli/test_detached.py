@@ -75,10 +75,11 @@ def test_a_talk_and_a_job(fleet: Fleet) -> None:
     user, sofa, gpu = fleet.computer("user"), fleet.computer("sofa"), fleet.computer("gpu")
     with gpu.worker("--seats", "2"):
         talk = detached(user, "chat", "--agents", "wren=wren", "--max-rounds", "1", "Who is there?")
+        until(lambda: status(sofa, talk) == "completed")
+        # One after the other: what changes in a folder while two tasks run there is not reverted.
         job = detached(user, "do", "--agent", "wren", "Add a line to cart.py")
-        for task in (talk, job):
-            until(lambda task=task: status(sofa, task) == "completed")
-            assert taken_by(sofa, task) == {"gpu"}
+        until(lambda: status(sofa, job) == "completed")
+        assert [taken_by(sofa, task) for task in (talk, job)] == [{"gpu"}, {"gpu"}]
     assert "stand-in" in sofa("log", talk).out
     assert git(gpu.clone, "status", "--porcelain") != ""
     elsewhere = sofa("diff", job)

@@ -223,8 +223,7 @@ def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:
             if artifact.digest is not None:
                 digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
-        why = f"cannot be read: {error.strerror}" if error.errno else str(error)
-        raise ArtifactWrong(artifact.uri, why) from None
+        raise ArtifactWrong(artifact.uri, f"cannot be read: {error.strerror}") from None
     if artifact.size_bytes not in (None, size):
         raise ArtifactWrong(
             artifact.uri, f"has {size} bytes instead of the stated {artifact.size_bytes}"

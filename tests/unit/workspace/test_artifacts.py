@@ -48,7 +48,7 @@ def test_what_is_what_it_says(root: Path) -> None:
         (ref("https://example.com/log"), "is not below the session's artifacts"),
         (ref("file://example.com/log"), "is not a file on this machine"),
         (ref("link"), "is not below the session's artifacts"),
-        (ref("pipe"), "is not a regular file"),
+        (ref("pipe"), "cannot be read: Not a regular file"),
     ],
 )
 def test_what_is_not(root: Path, given: ArtifactRef, problem: str) -> None:
