@@ -907,11 +907,12 @@ async def test_an_interrupt_ends_what_is_run_for_a_command_that_only_reads(
         command = f"cat {pipe.name}"
         waiting = hook.condition(str(permits.folder), hook.key_of("c1", command)) + command
         line = shlex.join(["/bin/bash", "-c", waiting])
-        cwd = str(pipe.parent)
+        params = {"itemId": "c1", "command": line, "cwd": str(pipe.parent)}
         harness.play(
             turn(
-                *asking(COMMAND, 7, itemId="c1", command=line, cwd=cwd),
+                {"dir": "<", "msg": {"id": 7, "method": COMMAND, "params": params}},
                 *interrupting,
+                {"dir": ">", "msg": {"id": 7}},  # Codex has received it when the turn ends
                 status="interrupted",
             )
         )
