@@ -56,7 +56,9 @@ def parse_markers(message: str) -> ParsedMessage:
     length = end = len(message.rstrip())
     raw_names: list[str] = []  # last first
     done = False
-    while match := _MARKER.fullmatch(message, max(0, message.rfind("[", 0, end)), end):
+    while message.endswith("]", 0, end) and (
+        match := _MARKER.fullmatch(message, max(0, message.rfind("[", 0, end)), end)
+    ):
         named = (match["names"] or "").strip()
         if "\n" in named:
             break

@@ -291,7 +291,9 @@ class Redactor:
         changed: dict[str, Any] = {}
         for name in names:
             field = getattr(value, name)
-            redacted = self._redacted(field)
+            if (kind := type(field)) in _NO_TEXT:
+                continue
+            redacted = self.text(field) if kind is str else self._redacted(field)
             if redacted is not field:
                 changed[name] = redacted
         return changed

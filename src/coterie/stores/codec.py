@@ -230,7 +230,7 @@ def repair_surrogates(text: str) -> str:
 
 def repair_row(row: Iterable[Value]) -> tuple[Value, ...]:
     """Repair every text of a row; costly, so most writes do it only after they have failed."""
-    return tuple(repair_surrogates(field) if isinstance(field, str) else field for field in row)
+    return tuple([repair_surrogates(field) if type(field) is str else field for field in row])
 
 
 # The order in which an audit row is hashed, as documented by `coterie audit --export`.
