@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import is_
 from typing import Any
 
 import anyio
@@ -71,9 +72,8 @@ def _envelope(write: AppendEnvelope, by: Redactor) -> Write:
 
 
 def _all_fields(write: AppendAudit | AppendEvent | PutTicket, by: Redactor) -> Write:
-    fields = tuple(write)
-    clean = by.redact_object(fields)
-    return write if clean is fields else write._make(clean)
+    clean = [by.redact_object(one) for one in write]
+    return write if all(map(is_, clean, write)) else write._make(clean)
 
 
 def _turn(write: CloseTurn, by: Redactor) -> Write:

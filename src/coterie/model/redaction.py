@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from itertools import zip_longest
+from operator import is_
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
@@ -281,7 +282,7 @@ class Redactor:
 
     def _items(self, items: Sequence[object]) -> Sequence[object]:
         redacted = [self._redacted(one) for one in items]
-        if all(one is other for one, other in zip(redacted, items, strict=True)):
+        if all(map(is_, redacted, items)):
             return items
         make: Any = getattr(items, "_make", type(items))  # a named tuple has `_make`
         return make(redacted)
@@ -290,10 +291,10 @@ class Redactor:
         """The fields of a value that contained a secret, with their new values."""
         changed: dict[str, Any] = {}
         for name in names:
-            field = getattr(value, name)
-            if (kind := type(field)) in _NO_TEXT:
+            field: object = getattr(value, name)
+            if type(field) in _NO_TEXT:
                 continue
-            redacted = self.text(field) if kind is str else self._redacted(field)
+            redacted = self.text(field) if isinstance(field, str) else self._redacted(field)
             if redacted is not field:
                 changed[name] = redacted
         return changed
