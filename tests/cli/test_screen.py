@@ -134,7 +134,7 @@ class DisplayedScreen:
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Let other tasks run until the condition holds."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not holds():
                 await anyio.lowlevel.checkpoint()
 

@@ -97,7 +97,7 @@ def never(member: coterie.Member, text: str) -> object:
 
 def test_a_quiet_member_is_shown_as_quiet(session: Session) -> None:
     """F4c to e: one alert per incident; past its time limit, the member is stuck."""
-    session.team(mira={"quietAfterMs": 50, "timeoutMs": 300})
+    session.team(mira={"quietAfterMs": 50, "timeoutMs": 2000})
     ran = session.run(never, "do", "--as", "mira", "look")
     assert ran.code == 3
     told = [(one["state"], one["waits_for"]) for one in ran.of("member")]

@@ -839,9 +839,9 @@ async def test_an_exit_at_the_start(harness: TimelineHarness) -> None:
 async def test_an_agent_that_says_nothing(
     harness: TimelineHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coterie.agents.program.START", 0.5)
+    monkeypatch.setattr("coterie.agents.program.START", 3.0)
     harness.play([{"err": "Loading\n"}])
-    assert await missing(harness) == "it did not respond within 0.5 s\nLoading"
+    assert await missing(harness) == "it did not respond within 3 s\nLoading"
 
 
 async def test_opening_is_given_up(harness: TimelineHarness) -> None:

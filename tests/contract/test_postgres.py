@@ -58,7 +58,7 @@ def url(postgres: Databases) -> Iterator[str]:
 
 @pytest.fixture
 async def storage(url: str) -> AsyncGenerator[PostgresStorage]:
-    storage = await PostgresStorage.open(url, connect_timeout=5)
+    storage = await PostgresStorage.open(url, connect_timeout=30)
     yield storage
     await storage.close()
 
@@ -301,7 +301,7 @@ async def test_a_stored_value_that_cannot_be_read_is_reported(
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 async def test_a_commit_whose_answer_was_lost_is_kept_once(proxy: CuttingProxy, cut: Cut) -> None:
-    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=30)
     fence = await _begun(storage)
     for number in range(1, 6):
         proxy.next_cut = cut
@@ -318,7 +318,7 @@ async def test_a_commit_whose_answer_was_lost_is_kept_once(proxy: CuttingProxy, 
 async def test_a_commit_that_is_still_under_way_where_it_was_cut_off_is_kept_once(
     url: str, proxy: CuttingProxy
 ) -> None:
-    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=30)
     fence = await _begun(storage)
     with StoreUrl.of(url).connect() as holder:
         holder.execute("SELECT FROM head FOR UPDATE")
@@ -353,7 +353,7 @@ async def _until_waiting(url: str, number: int) -> None:
 async def test_a_connection_that_comes_when_the_storage_is_closed_is_closed_too(
     proxy: CuttingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=30)
     made, is_made, may_come = (
         list[schema.PreparedConnection](),
         threading.Event(),
@@ -399,13 +399,13 @@ async def test_who_waits_looks_again_after_a_connection_was_lost(
     proxy: CuttingProxy, url: str
 ) -> None:
     storage, other = (
-        await PostgresStorage.open(proxy.url, connect_timeout=5),
+        await PostgresStorage.open(proxy.url, connect_timeout=30),
         await PostgresStorage.open(url),
     )
     fence = await _begun(storage)
     await storage.commit(fence, asked("q1"))
     seen = await storage.changed(0)
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as group:
             group.start_soon(storage.changed, seen)
             await anyio.lowlevel.checkpoint()
@@ -441,7 +441,7 @@ async def test_a_notification_during_a_commit_is_received(
             await _until_waiting(url, 1)
             await other.inbox.request(TASK, "say", "max", "hello")
             holder.rollback()
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         await storage.changed(seen)
     await other.close()
 
@@ -449,7 +449,7 @@ async def test_a_notification_during_a_commit_is_received(
 async def test_a_database_that_stays_away_ends_everything(url: str, tmp_path: Path) -> None:
     proxy = CuttingProxy(url, tmp_path)
     with proxy.running():
-        storage = await PostgresStorage.open(proxy.url, connect_timeout=0.1)
+        storage = await PostgresStorage.open(proxy.url, connect_timeout=1)
         fence = await _begun(storage)
     for _ in range(2):
         with pytest.raises(StorageError, match="PostgreSQL does not answer"):
@@ -462,7 +462,7 @@ async def test_a_database_that_stays_away_ends_everything(url: str, tmp_path: Pa
 async def test_a_server_that_forgot_commits_is_not_written_to(
     proxy: CuttingProxy, url: str
 ) -> None:
-    storage = await PostgresStorage.open(proxy.url, connect_timeout=5)
+    storage = await PostgresStorage.open(proxy.url, connect_timeout=30)
     fence = await _begun(storage)
     execute(url, "UPDATE writers SET batch = batch - 1")
     proxy.cut_all()

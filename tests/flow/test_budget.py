@@ -301,7 +301,7 @@ async def test_a_run_that_waits_at_a_days_limit_goes_on_at_midnight(
 
         monkeypatch.setattr(instant, "now", now)
         await it.start(limited(Budget(per_day=Allowance(turns=1)), "ada"), caps=TWO)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             result = await it.run(ScriptedChannels(costs(1)), wait=None)
         assert (result.status, result.turns) == ("completed", 2)
         [question] = await it.storage.inbox.questions(only_open=False)
@@ -354,7 +354,7 @@ async def after_death_at(folder: Path, call: int) -> bool:
         assert await it.storage.create(
             other, it.owners.me, Message(OTHER, 1, "you", "hi", other.at)
         )
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             channels = ScriptedChannels(costs(100))
             result = await it.engine.run(OTHER, lambda *_: channels, it.recorder, 0.0)
         assert result.status == "completed"

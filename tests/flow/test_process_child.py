@@ -150,7 +150,7 @@ async def test_an_interrupt_reaches_the_process_group(keeper: KeeperName) -> Non
     async with started(program("sh", "-c", shell), keeper) as child:
         assert await child.receive() == b"ready\n"
         child.interrupt()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             assert await child.exit() == 5
             assert await all_output(child) == b"caught\n"
 
@@ -167,7 +167,7 @@ async def test_output_can_be_diverted(keeper: KeeperName) -> None:
 
         child.divert(sink)
         child.post(b"stop\n")
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             await done.wait()
             child.divert(None)
             child.post(b"kept\n")

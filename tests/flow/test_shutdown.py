@@ -148,11 +148,11 @@ def test_an_owner_stopped_by_a_signal_keeps_its_task(harness: CommandHarness) ->
         told = follower.err.readline()
         assert f"pid {command.pid}" in told
         follower.send_signal(signal.SIGINT)
-        follower.communicate(timeout=10)
+        follower.communicate(timeout=60)
     finally:
         command.send_signal(signal.SIGCONT)
     assert harness.look("stop", "last").code == 0
-    assert command.wait(10) == 130
+    assert command.wait(60) == 130
     command.communicate()
 
 

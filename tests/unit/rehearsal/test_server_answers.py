@@ -203,7 +203,7 @@ async def test_requests_are_answered_side_by_side() -> None:
         async with connect(url) as talk:
             assert (await talk.ask(MESSAGES, HELLO)).status == 200
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with RehearsalServer(Together()) as server, anyio.create_task_group() as group:
             for _ in range(3):
                 group.start_soon(one, server.url)
