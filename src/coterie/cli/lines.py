@@ -216,7 +216,7 @@ class RecordLines:
 
     async def report(self, app: App, result: ResultRecord) -> list[str]:
         """Return how the run ended."""
-        if result.reason == "interrupted":
+        if report.was_interrupted(result):
             return [report.stopped_line(result.task)]
         return self._report(result, self._ran.lines())
 
@@ -392,7 +392,7 @@ class PlainOutput(Surface):
 
     async def finished(self, app: App, result: ResultRecord) -> None:
         lines = await self._renderer.report(app, result)
-        if result.reason == "interrupted":
+        if report.was_interrupted(result):
             self._call.note("\n".join(lines))
         else:
             self._call.lines(lines)

@@ -25,6 +25,8 @@ Style = Literal["primary", "danger", "plain"]
 APPROVE, REJECT, APPROVE_FOR_TASK, APPROVE_BY_RULE = "approve", "reject", "task", "rule"
 """The answers to a risky action: approve once, reject, approve for the whole task, or approve by a
 rule from now on."""
+STOP_TASK = "stop"
+"""The option, or the typed answer, that parks the task that asks."""
 READ_ONLY = "read_only"
 """An answer that only the rules give: approved, in a read-only sandbox."""
 
