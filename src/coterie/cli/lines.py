@@ -105,8 +105,9 @@ def describe(record: Record) -> RecordText | None:
         case TicketRecord():
             return RecordText(record.owner or US, _ticket(record))
         case ErrorRecord():
-            where = record.where if record.where and record.where not in record.message else ""
-            more = (f"in {shown(Path(where))}" if where else "", record.hint or "")
+            where = record.where or ""
+            place = "" if report.names_place(record.message, where) else f"in {shown(Path(where))}"
+            more = (place, record.hint or "")
             note = " · ".join(part for part in more if part)
             return RecordText(record.member or US, record.message, FAILED, "bad", note)
         case _:
@@ -353,7 +354,7 @@ class Transcript(RecordLines):
         if text.mark != FAILED:
             line = f" {text.mark} {text.who} {text.what}"
             return [self.paint(clip(line, self.width()) if self.fold else line, text.meaning)]
-        who = "" if text.who in text.what else f"{text.who}: "
+        who = "" if report.names(text.what, text.who) else f"{text.who}: "
         first, *rest = self._folded(f"{who}{text.what}", 3)
         more = self._folded(text.note, 3) if text.note else []
         lines = [self.paint(f" {text.mark} {first}", text.meaning)]

@@ -5,10 +5,13 @@ The commands that agents ran were only seen by Coterie, not checked.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from coterie.cli.text import Paint, clip, counted, duration, one_line, packed, usage_text
+from coterie.model import workspace
 from coterie.model.conversation import MAX_UNCAPPED_TURNS
 from coterie.model.interaction import APPROVE, APPROVE_BY_RULE, APPROVE_FOR_TASK, REJECT
 from coterie.model.record import (
@@ -135,6 +138,20 @@ def _changed(files: Sequence[str]) -> str:
     more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
     own = not any(path.startswith((".coterie/", "/")) for path in files)
     return f"{named}{more}, in your tree" if own else f"{named}{more}"
+
+
+def names(message: str, name: str) -> bool:
+    """Whether a message names something itself, as a word of its own: then it is not shown twice.
+
+    Layout only: of a message that is worded differently, what it leaves out is shown.
+    """
+    return re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", message) is not None
+
+
+def names_place(message: str, where: str) -> bool:
+    """Whether a message names a place itself, in full or as a person would type it."""
+    path = re.sub(r":\d+( .*)?$", "", where)  # `file:line key`
+    return names(message, path) or names(message, workspace.shown(Path(path)))
 
 
 _FEW_COMMANDS = 3
