@@ -25,7 +25,7 @@ def failure_code(kind: FailureKind) -> str:
 
 
 _STOPPED = failure_code("stopped")
-_USERS_DOING = (OUTSIDE, _STOPPED)
+_USERS_DOING = frozenset({OUTSIDE, _STOPPED})
 """The error codes of blocks that the user caused or decides about: they use up no attempt."""
 
 
@@ -51,10 +51,10 @@ class BlockedStage(TicketRun):
     @property
     def _attempts(self) -> int:
         """How often it was blocked since it was last reset, apart from what the user did."""
-        errors = (one for one in self.newest_payloads if isinstance(one, Error))
-        users = {error.message for error in errors if error.code in _USERS_DOING}
+        codes_of = self.services.tracker.error_codes
         return sum(
-            moment.event == "blocked" and moment.message not in users for moment in self.since_reset
+            moment.event == "blocked" and _USERS_DOING.isdisjoint(codes_of(self.id, moment))
+            for moment in self.since_reset
         )
 
     async def _retries_exceeded(self, newest: Payload | None) -> None:
