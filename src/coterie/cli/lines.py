@@ -31,7 +31,7 @@ from coterie.cli.text import (
     warned,
     wrap,
 )
-from coterie.model.interaction import in_short
+from coterie.model.interaction import COTERIE, in_short
 from coterie.model.record import (
     Entry,
     ErrorRecord,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from coterie.app.project import App
     from coterie.model.ticket import TicketView
 
-US = "coterie"
+US = COTERIE
 FAILED = "!"
 """The mark for errors."""
 _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}

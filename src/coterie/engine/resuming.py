@@ -15,6 +15,7 @@ from coterie.engine.questions import Questions, close_question
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, WorkflowChange
 from coterie.model.interaction import (
+    COTERIE,
     STOP_TASK,
     Ask,
     Display,
@@ -300,7 +301,7 @@ async def close_superseded(storage: Storage, steps: Sequence[Step], names: Seque
 async def settle_change(change: WorkflowChanged, questions: Questions) -> None:
     """Ask what to do about a workflow that changed under a task; the journal records the answer."""
     question = Ask(
-        author="coterie",
+        author=COTERIE,
         kind="Select",
         about=WorkflowChange(step=change.step, difference=change.difference),
         options=(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from coterie.model.conversation import Message
-from coterie.model.interaction import Interaction
+from coterie.model.interaction import COTERIE, Interaction
 from coterie.model.task import (
     ENDED,
     RateLimited,
@@ -359,6 +359,11 @@ class QuestionView:
     answered_by: str = ""
     said: str = ""
     """The text typed with the answer, or why the question was closed."""
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person answered it."""
+        return self.state == "answered" and self.answered_by != COTERIE
 
 
 @dataclass(frozen=True)

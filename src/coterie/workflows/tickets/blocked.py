@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from coterie.model.about import FailedTurn, NobodyCapable, OutsideEdits, TicketHelp
 from coterie.model.envelope import Error, Instruction, Payload
-from coterie.model.interaction import Ask, Option, Validation
+from coterie.model.interaction import COTERIE, Ask, Option, Validation
 from coterie.model.team import Member, base_of
 from coterie.model.update import FailureKind
 from coterie.workflows.chat import STOP, answer_or_stop
-from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.messenger import Draft
 from coterie.workflows.tickets.ticket_run import TicketRun, is_completed
 
 OUTSIDE = "outside_worktree"

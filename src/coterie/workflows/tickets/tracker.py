@@ -13,6 +13,7 @@ import anyio
 from coterie.model import envelope, step_name
 from coterie.model.check import check_scores
 from coterie.model.envelope import Envelope, Plan, PlanTask
+from coterie.model.interaction import COTERIE
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.task import TaskCreated
@@ -20,7 +21,7 @@ from coterie.model.team import base_of
 from coterie.model.ticket import CheckScore, Moment, Ticket, TicketNote, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets import ticket_task
-from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
+from coterie.workflows.tickets.messenger import Draft, Messenger
 from coterie.workflows.tickets.replies import AnyPayload
 
 _TITLE = 60
