@@ -242,6 +242,7 @@ async def test_a_program_builds_looks_and_accepts(user: IsolatedUser) -> None:
         result = records[-1]
         assert isinstance(result, ResultRecord)
         assert (result.status, result.reason) == ("waiting", "gates_passed")
+        assert await project.result(task) == result
         view = await project.pipelines.view(task)
         assert (view.graph.name, view.state.phase, view.state.passed("tests")) == (
             "short",

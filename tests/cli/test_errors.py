@@ -175,6 +175,7 @@ def test_a_home_folder_is_no_project(cli: Cli) -> None:
     assert ran.code == 2
     assert ran.shown == snapshot("""\
 ! A project cannot be your home folder.
+  in /home
   cd into a project, or name one: -C DIR
 """)
     assert cli(cwd=cli.user.home).code == 0

@@ -157,7 +157,7 @@ def test_attach_without_a_terminal_is_the_log_as_it_grows(cli: Cli) -> None:
             following.until('"status":"running"')
             cli("stop", "last")
             *_, last = following.out
-        assert (json.loads(last)["type"], json.loads(last)["reason"]) == ("result", "parked")
+        assert (json.loads(last)["type"], json.loads(last)["reason"]) == ("result", "stopped")
         assert following.returncode == 130
     refused = cli("attach", "last")
     assert (refused.code, "is not running" in refused.err, "coterie resume" in refused.err) == (

@@ -91,6 +91,7 @@ def test_a_running_task_is_seen_followed_and_stopped(cli: Cli) -> None:
             assert (stopped.out, stopped.code) == (f"Parked: coterie resume {task}\n", 0)
             assert "It is not running." in follower.out.read()
             assert (follower.wait(30), second.wait(30)) == (0, 130)
+            assert "you stopped it; nothing is lost" in second.out.read()
         assert child.wait(30) == 130
     assert cli("stop", task).out == f"{task} is not running.  coterie resume {task}\n"
 

@@ -174,10 +174,17 @@ def test_a_huge_reply_is_cut_on_a_terminal_only() -> None:
     assert sum(map(len, whole)) > 4_000_000
 
 
-def test_an_error_names_the_member_and_the_folder() -> None:
+@pytest.mark.parametrize(
+    ("message", "shown", "note"),
+    [
+        ("it ended", "ada: it ended", "in /somewhere/ada · "),
+        ("ada ended", "ada ended", "in /somewhere/ada · "),
+        ("Canada is unreachable", "ada: Canada is unreachable", "in /somewhere/ada · "),
+        ("ada ended (in /somewhere/ada).", "ada ended (in /somewhere/ada).", ""),
+        ("ada left /somewhere/ada2", "ada left /somewhere/ada2", "in /somewhere/ada · "),
+    ],
+)
+def test_an_error_names_the_member_and_the_folder_once(message: str, shown: str, note: str) -> None:
     transcript = Transcript(TEAM, lambda: 80, Paint(wanted=False), fold=True)
-    record = ErrorRecord("turn_exit", "it ended", "coterie show k3f9", "ada", "/somewhere/ada")
-    assert transcript.lines(record) == [
-        " ! ada: it ended",
-        "   in /somewhere/ada · coterie show k3f9",
-    ]
+    record = ErrorRecord("turn_exit", message, "coterie show k3f9", "ada", "/somewhere/ada")
+    assert transcript.lines(record) == [f" ! {shown}", f"   {note}coterie show k3f9"]

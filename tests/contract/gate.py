@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coterie.model.interaction import NOBODY, Display, Response
+from coterie.model.interaction import COTERIE, Display, Response
 from coterie.model.question_text import call_display
 from coterie.model.team import Permissions
 from coterie.model.update import Asked
@@ -52,11 +52,11 @@ class Gate:
         if asked.purpose == "confirm_risky_action" and action is not None:
             ruling = decide(action, self.permissions, None, self.root)
             if ruling.verdict == "allow":
-                return answer("approve", author=NOBODY)
+                return answer("approve", author=COTERIE)
             if ruling.verdict == "allow_read_only":
-                return answer("read_only", author=NOBODY)
+                return answer("read_only", author=COTERIE)
             if ruling.verdict == "deny":
-                return answer("reject", f"not permitted here: {ruling.because}", NOBODY)
+                return answer("reject", f"not permitted here: {ruling.because}", COTERIE)
         self.asked.append(asked)
         return self.person(asked)
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from coterie.errors import LeaseLost
-from coterie.model.interaction import NOBODY
+from coterie.model.interaction import COTERIE
 from coterie.model.journal import (
     AppendEvent,
     AppendMessage,
@@ -58,7 +58,7 @@ def one_write(task: str, name: str, number: int, question: str) -> list[tuple[Wr
         (AppendMessage(message(number, task)),),
         (asked(question, task),),
         (AppendEvent(answered(question, task)),),
-        (AppendEvent(answered(question, task, by=NOBODY)), AppendMessage(message(number, task))),
+        (AppendEvent(answered(question, task, by=COTERIE)), AppendMessage(message(number, task))),
         (AppendEvent(TaskCompleted(task_id=task, at=at(8), reason="done")),),
         (AppendEvent(TaskCanceled(task_id=task, at=at(9))),),
         (TakeRequest(number),),

@@ -13,6 +13,7 @@ import pytest
 
 from coterie.engine import steering
 from coterie.engine.questions import request_of
+from coterie.engine.stored_result import stored_result
 from coterie.engine.task_run import RunServices
 from coterie.errors import AnswerRefused
 from coterie.model import instant
@@ -139,6 +140,39 @@ async def test_a_rate_limit_parks_and_counts_as_no_failure(tmp_path: Path) -> No
             assert result.next == ("coterie resume k3f9 --at-reset",)
         assert await titles(it) == []
         assert (await it.run(ScriptedChannels(costs(1)))).status == "completed"
+
+
+LIMITED = TurnFailed("rate_limit", "too many", until=instant.after(3600))
+
+
+@pytest.mark.parametrize(
+    ("end", "answer", "reason"),
+    [
+        (LIMITED, None, "rate_limit"),
+        (TurnCompleted("said"), None, "question"),
+        (TurnCompleted("said"), "stop", "budget"),
+        (TurnFailed("exit", "", retry=False), "stop", "stopped"),
+    ],
+)
+async def test_the_stored_result_of_a_stopped_run_is_the_same_as_its_own(
+    tmp_path: Path, end: TurnCompleted | TurnFailed, answer: str | None, reason: str
+) -> None:
+    async with scripted_project(tmp_path) as it:
+
+        async def reply() -> None:
+            while not (asked := await it.storage.inbox.questions()):
+                await anyio.lowlevel.checkpoint()
+            typed = asked[0].interaction.kind == "Input"
+            choice, text = (None, answer) if typed else (answer, None)
+            await steering.answer(it.look, "q1", choice, text, "you")
+
+        await it.start(limited(Budget(turns=1), "ada", "rex"))
+        async with anyio.create_task_group() as group:
+            if answer is not None:
+                group.start_soon(reply)
+            wait = 0.0 if answer is None else None
+            result = await it.run(ScriptedChannels(lambda *_: [end]), wait)
+            assert (result.reason, await stored_result(it.look, TASK)) == (reason, result)
 
 
 async def test_a_rate_limit_that_is_over_is_tried_again_at_once(tmp_path: Path) -> None:

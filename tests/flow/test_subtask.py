@@ -11,6 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
+from coterie.engine.stored_result import stored_result
 from coterie.engine.task_run import RunServices
 from coterie.model.conversation import Brief, Prompt
 from coterie.model.interaction import Display
@@ -137,7 +138,10 @@ async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> No
         await it.start(team("ada", "rex"))
         await it.run(ScriptedChannels(asking))
         await steering.answer(it.look, "q1", "rex", None, "you")
-        assert (await it.run(ScriptedChannels(asking))).status == "waiting"
+        result = await it.run(ScriptedChannels(asking))
+        assert await stored_result(it.look, TASK) == result
+        [view] = await it.look.tasks()
+        assert (view.standing, view.questions) == ("waiting", ("q2",)), "its subtask asks"
         await steering.cancel(it.look, it.engine.claimant, TASK)
         rows = {row.id: (row.status, row.reason) for row in await it.storage.events.tasks()}
         assert rows == {

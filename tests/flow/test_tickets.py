@@ -400,3 +400,18 @@ async def test_a_worker_that_was_stopped_works_again_when_the_user_says_so(
         (ticket,) = await harness.tickets()
         assert ticket.owner == {"retry": "wren", "replace": "finn"}[choice]
         assert await harness.scripted.storage.inbox.requests(TASK) == []
+
+
+async def test_a_report_in_the_words_of_a_stop_uses_up_an_attempt(project: Path) -> None:
+    words: list[str] = []
+    say = replying(
+        Split_the_goal=plan(part("a", assigned_to={"role_id": "wren"})),
+        Do_the_work_now=lambda member, text: {"status": "blocked", "issues": words},
+    )
+    async with session(project, config=SchedulerConfig(retries=0, replans=0)) as harness:
+        await harness.scripted.storage.inbox.request(TASK, "stop_member", "you", "wren")
+        assert await harness.run(say) == "waiting question"
+        words.append((await harness.tickets())[0].reason)
+        assert await harness.answer("retry") == "wren was stopped (turn 1)"
+        await harness.run(say)
+        assert await harness.error("retries_exceeded")

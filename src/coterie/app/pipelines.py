@@ -21,7 +21,7 @@ from coterie.model.interaction import Interaction
 from coterie.model.phase_graph import DONE, PhaseGraph
 from coterie.model.pipeline_state import PipelineSettings, PipelineState, StatePatch, folded
 from coterie.model.record import Record, ResultRecord
-from coterie.model.task import TaskCreated, is_part
+from coterie.model.task import Stopped, TaskCreated, is_part
 from coterie.model.team import YOU
 from coterie.model.ticket import BASE_COMMIT
 from coterie.model.workspace import dropped_ref
@@ -114,11 +114,11 @@ class Pipelines(Changes):
         question = await self.open_question(result.task)
         about = question.about if question else None
         if isinstance(about, GateFailed) or (isinstance(about, ChangeAcceptance) and about.failed):
-            return replace(result, reason=FAILED)
+            return replace(result, reason=FAILED, stop=Stopped(FAILED))
         if isinstance(about, ChangeAcceptance) and not about.problem:
             task = result.task
             onward = (f"coterie diff {task}", f'coterie accept {task} -m "…"')
-            return replace(result, reason=PASSED, next=onward)
+            return replace(result, reason=PASSED, next=onward, stop=Stopped(PASSED))
         return result
 
     async def open_question(self, task_id: str) -> Interaction | None:

@@ -16,7 +16,7 @@ from coterie.engine.steering import Answered
 from coterie.errors import CoterieError
 from coterie.model import instant
 from coterie.model.about import SilentMachine
-from coterie.model.interaction import NOBODY, Ask, Interaction, Option
+from coterie.model.interaction import COTERIE, Ask, Interaction, Option
 from coterie.model.journal import IllegalWrite
 from coterie.model.machine import OwnerRow
 from coterie.model.task import IllegalEvent, TaskRow
@@ -140,7 +140,7 @@ class UserTakeover:
 def _question(about: SilentMachine) -> Ask:
     later = f"you are not asked again; later: coterie machines gone {about.machine}"
     return Ask(
-        author=NOBODY,
+        author=COTERIE,
         kind="Select",
         about=about,
         options=(

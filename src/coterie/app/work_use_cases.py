@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.sessions import Sessions, checks_of
 from coterie.engine.steering import Answered
+from coterie.model.record import ResultRecord
 from coterie.model.task import TaskCreated
-from coterie.model.team import PIPELINE, YOU
+from coterie.model.team import PIPELINE, TICKETS, YOU
 from coterie.model.ticket import TicketView
-from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots, TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
 if TYPE_CHECKING:
@@ -85,6 +88,17 @@ class WorkUseCases:
         checks = checks_of(self.root, created, members.redactor())
         changes = self._changes_of(created)
         return await changes.accept(task_id, claimant, checks, recheck=recheck)
+
+    async def result(self, task_id: str) -> ResultRecord:
+        """Return how a task ended, or why nobody runs it, whoever ran it last."""
+        from coterie.engine.stored_result import stored_result  # whoever runs it knows
+
+        created = (await self._look.state(task_id)).created
+        snapshots = await anyio.to_thread.run_sync(FolderSnapshots, self.root)
+        stored = await stored_result(self._look, task_id)
+        result = await run.with_changes(snapshots, stored)
+        is_session = created.workflow in (TICKETS, PIPELINE)
+        return await self._changes_of(created).concluded(result) if is_session else result
 
     async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
         """Have a failed ticket tried again; raises UsageError if that is not possible."""

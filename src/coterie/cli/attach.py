@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import anyio
@@ -10,12 +11,19 @@ import click
 from coterie.app.costs import tally
 from coterie.cli import report
 from coterie.cli.main import Call, command, run_on_task
-from coterie.cli.running import LOOK_BACK, StopRequest, make_screen, stop_on_signals
+from coterie.cli.running import (
+    LOOK_BACK,
+    StopRequest,
+    make_screen,
+    rate_limited,
+    show_result,
+    stop_on_signals,
+)
 from coterie.cli.timeline import Timeline
 from coterie.errors import UsageError
-from coterie.model import as_json
+from coterie.model import as_json, instant
 from coterie.model.record import Entry, InteractionRecord, MemberRecord, TaskDetail
-from coterie.model.task import ENDED
+from coterie.model.task import ENDED, RateLimited
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -50,12 +58,14 @@ def attach(call: Call, id_: str) -> None:
 
 async def follow_log(call: Call, app: App, detail: TaskDetail) -> int:
     """Print the log of a task that another process runs, until the task ends or is parked."""
-    timeline = Timeline(call, app.root, detail.state.created.team)
+    timeline, began = Timeline(call, app.root, detail.state.created.team), time.monotonic()
     async for entry in app.follow(detail.view.id):
         timeline.show(entry)
-    detail = await app.show(detail.view.id)
-    timeline.end(detail.view)
-    result = report.of_view(detail.view, detail.turns)
+    result = await app.result(detail.view.id)
+    if isinstance(result.stop, RateLimited):
+        limit = await rate_limited(app, result.task, result.stop)
+        timeline.show(Entry(instant.now(), limit))
+    call.lines(report.lines(result, time.monotonic() - began, call.paint, call.row_width))
     call.record("result", as_json.fields_of(result))
     return report.exit_code(result)
 
@@ -79,9 +89,8 @@ async def _on_screen(call: Call, app: App, detail: TaskDetail) -> int:
                     await _show_new(app, task_id, len(past), screen)
                     group.cancel_scope.cancel()
             if not leaving.asked:
-                detail = await app.show(task_id)
-                result = report.of_view(detail.view, detail.turns)
-                await screen.finished(app, result)
+                result = await app.result(task_id)
+                await show_result(app, result, screen)
                 return report.exit_code(result)
     call.line(f"Left {task_id}; it keeps running.   coterie attach {task_id}")
     return 0

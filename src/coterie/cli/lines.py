@@ -31,7 +31,7 @@ from coterie.cli.text import (
     warned,
     wrap,
 )
-from coterie.model.interaction import in_short
+from coterie.model.interaction import COTERIE, in_short
 from coterie.model.record import (
     Entry,
     ErrorRecord,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from coterie.app.project import App
     from coterie.model.ticket import TicketView
 
-US = "coterie"
+US = COTERIE
 FAILED = "!"
 """The mark for errors."""
 _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
@@ -105,8 +105,9 @@ def describe(record: Record) -> RecordText | None:
         case TicketRecord():
             return RecordText(record.owner or US, _ticket(record))
         case ErrorRecord():
-            where = record.where if record.where and record.where not in record.message else ""
-            more = (f"in {shown(Path(where))}" if where else "", record.hint or "")
+            where = record.where or ""
+            place = "" if report.names_place(record.message, where) else f"in {shown(Path(where))}"
+            more = (place, record.hint or "")
             note = " · ".join(part for part in more if part)
             return RecordText(record.member or US, record.message, FAILED, "bad", note)
         case _:
@@ -216,7 +217,7 @@ class RecordLines:
 
     async def report(self, app: App, result: ResultRecord) -> list[str]:
         """Return how the run ended."""
-        if result.reason == "interrupted":
+        if report.was_interrupted(result):
             return [report.stopped_line(result.task)]
         return self._report(result, self._ran.lines())
 
@@ -353,7 +354,7 @@ class Transcript(RecordLines):
         if text.mark != FAILED:
             line = f" {text.mark} {text.who} {text.what}"
             return [self.paint(clip(line, self.width()) if self.fold else line, text.meaning)]
-        who = "" if text.who in text.what else f"{text.who}: "
+        who = "" if report.names(text.what, text.who) else f"{text.who}: "
         first, *rest = self._folded(f"{who}{text.what}", 3)
         more = self._folded(text.note, 3) if text.note else []
         lines = [self.paint(f" {text.mark} {first}", text.meaning)]
@@ -392,7 +393,7 @@ class PlainOutput(Surface):
 
     async def finished(self, app: App, result: ResultRecord) -> None:
         lines = await self._renderer.report(app, result)
-        if result.reason == "interrupted":
+        if report.was_interrupted(result):
             self._call.note("\n".join(lines))
         else:
             self._call.lines(lines)

@@ -128,7 +128,7 @@ class Call:
             return self.record("error", {"code": code, "message": message, **shown})
         lines = [f"! {message}".replace("\n", "\n  ")]
         where, hint = details.get("where"), details.get("hint") or ""  # some messages say where
-        if where and where.rsplit("/", 1)[-1].partition(":")[0] not in message:
+        if where and not _import_attribute("report:names_place")(message, where):
             lines.append(f"  in {where}")
         lines += [f"  {line}" for line in hint.splitlines()]
         return self.note(printable("\n".join(lines)))

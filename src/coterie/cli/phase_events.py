@@ -33,7 +33,7 @@ class PhaseEvents(RecordLines):
 
     async def report(self, app: App, result: ResultRecord) -> list[str]:
         """Return how far the pipeline got: its gates, and what is next."""
-        if result.reason == "interrupted":
+        if report.was_interrupted(result):
             return [report.stopped_line(result.task)]
         state = (await app.pipelines.view(result.task)).state
         if state.meta.commit == "":  # nothing is in the user's tree yet

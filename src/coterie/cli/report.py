@@ -5,13 +5,24 @@ The commands that agents ran were only seen by Coterie, not checked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from coterie.cli.text import Paint, clip, counted, duration, one_line, packed, usage_text
+from coterie.model import workspace
 from coterie.model.conversation import MAX_UNCAPPED_TURNS
 from coterie.model.interaction import APPROVE, APPROVE_BY_RULE, APPROVE_FOR_TASK, REJECT
-from coterie.model.record import InteractionRecord, Record, ResultRecord, TaskView, ToolCallRecord
-from coterie.model.task import ENDED, Status
+from coterie.model.record import (
+    BY_SIGNAL,
+    PARKED,
+    InteractionRecord,
+    Record,
+    ResultRecord,
+    ToolCallRecord,
+)
+from coterie.model.task import Status, Stop, Stopped
 from coterie.model.visible import printable, visible_line
 
 _FEW = 5
@@ -28,7 +39,8 @@ _HEADS: dict[Status, str] = {
     "failed": "Failed",
     "canceled": "Canceled",
 }
-_STOPPED = ("stopped", "interrupted", "parked")
+_RESUMABLE: frozenset[Stop | None] = frozenset({Stopped("stopped"), BY_SIGNAL, PARKED})
+"""Why a task is not run although it waits for nobody."""
 
 _REASONS = {
     "done": "",
@@ -52,8 +64,8 @@ _REASONS = {
 }
 
 
-_BY_GATE = {"gates_passed": 0, "gate_failed": 1}
-"""Exit codes of a waiting pipeline that was told to ask nobody, by the reason it waits."""
+_BY_GATE: Mapping[Stop | None, int] = {Stopped("gates_passed"): 0, Stopped("gate_failed"): 1}
+"""Exit codes of a waiting pipeline that was told to ask nobody, by why it waits."""
 
 
 def exit_code(result: ResultRecord) -> int:
@@ -63,24 +75,23 @@ def exit_code(result: ResultRecord) -> int:
         return 0
     if result.status in ("failed", "canceled"):
         return 1
-    by_gate = _BY_GATE.get(result.reason)
-    if by_gate is not None:
-        return by_gate
-    return INTERRUPTED if result.reason in _STOPPED else WAITS
+    return _BY_GATE.get(result.stop, INTERRUPTED if result.stop in _RESUMABLE else WAITS)
 
 
-def of_view(view: TaskView, turns: int) -> ResultRecord:
-    """Return the result so far of a task that another process ran."""
-    if view.status in ENDED:
-        following = (f"coterie log {view.id}",)
-        return ResultRecord(view.id, view.status, view.reason, "", turns, next=following)
-    return parked(view.id, "question" if view.questions else "parked", turns)
+def interrupted(task_id: str, turns: int) -> ResultRecord:
+    """Return the result of a run that Ctrl-C or another signal ended."""
+    return replace(failed(task_id, BY_SIGNAL.reason, turns), stop=BY_SIGNAL)
 
 
-def parked(task_id: str, reason: str, turns: int) -> ResultRecord:
-    """Return the result of a run that ended before its task did."""
+def failed(task_id: str, code: str, turns: int) -> ResultRecord:
+    """Return the result of a run that an error ended; its task can be resumed."""
     following = (f"coterie resume {task_id}",)
-    return ResultRecord(task_id, "waiting", reason, "", turns, next=following)
+    return ResultRecord(task_id, "waiting", code, "", turns, next=following)
+
+
+def was_interrupted(result: ResultRecord) -> bool:
+    """Whether Ctrl-C or another signal ended the run."""
+    return result.stop == BY_SIGNAL
 
 
 def stopped_line(task_id: str) -> str:
@@ -94,7 +105,7 @@ def in_words(reason: str) -> str:
 
 
 def _why(result: ResultRecord) -> str:
-    if result.status == "waiting" and result.stop is None and result.reason not in _REASONS:
+    if result.status == "waiting" and result.stop is None:
         return "an error, see above"  # its code is for programs
     return in_words(result.reason)
 
@@ -106,7 +117,7 @@ def lines(
     parts = [result.task, counted(result.turns, "turn"), duration(seconds)]
     if cost := usage_text(result.usage):
         parts.append(cost)
-    head = "Parked" if result.reason in _STOPPED else _HEADS[result.status]
+    head = "Parked" if result.stop in _RESUMABLE else _HEADS[result.status]
     meaning = "good" if result.status == "completed" else "asks"
     shown = [f"{paint(head, meaning)}  {' · '.join(parts)}"]
     if why := _why(result):
@@ -127,6 +138,20 @@ def _changed(files: Sequence[str]) -> str:
     more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
     own = not any(path.startswith((".coterie/", "/")) for path in files)
     return f"{named}{more}, in your tree" if own else f"{named}{more}"
+
+
+def names(message: str, name: str) -> bool:
+    """Whether a message names something itself, as a word of its own: then it is not shown twice.
+
+    Layout only: of a message that is worded differently, what it leaves out is shown.
+    """
+    return re.search(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])", message) is not None
+
+
+def names_place(message: str, where: str) -> bool:
+    """Whether a message names a place itself, in full or as a person would type it."""
+    path = re.sub(r":\d+( .*)?$", "", where)  # `file:line key`
+    return names(message, path) or names(message, workspace.shown(Path(path)))
 
 
 _FEW_COMMANDS = 3

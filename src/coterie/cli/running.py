@@ -244,19 +244,24 @@ async def run_task(
         except CoterieError as error:
             failure = error
             watched.tell(lambda: call.problem(failure))
-            result = report.parked(task_id, error.code, watched.turns)
+            result = report.failed(task_id, error.code, watched.turns)
             code = error.exit_code
     if result is None:
-        result = report.parked(task_id, "interrupted", watched.turns)
-    if isinstance(result.stop, RateLimited):
-        watched.saw(await _rate_limited(app, task_id, result.stop))
-    await watched.finished(app, result)
+        result = report.interrupted(task_id, watched.turns)
+    await show_result(app, result, watched)
     if watched.reader_gone:
         call.note(report.stopped_line(task_id))
     return report.exit_code(result) if code is None else code
 
 
-async def _rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecord:
+async def show_result(app: App, result: ResultRecord, surface: Surface | GuardedObserver) -> None:
+    """Show how a run ended, and before that the rate limit that ended it."""
+    if isinstance(result.stop, RateLimited):
+        surface.saw(await rate_limited(app, result.task, result.stop))
+    await surface.finished(app, result)
+
+
+async def rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecord:
     """Say why a run was parked that could continue by itself later."""
     member = (await app.show(task_id)).state.created.team.get(stop.member)
     agent = f"{member.agent} " if member and member.agent else ""

@@ -84,7 +84,7 @@ class TicketEvents(RecordLines):
 
             ended = await read_report(app, result.task)
             return ["", *ticket_report.report_lines(ended, self.width(), self.paint)]
-        if result.reason == "interrupted":
+        if report.was_interrupted(result):
             return [report.stopped_line(result.task)]
         if await app.branch(result.task):  # nothing is in the user's tree yet
             result = replace(result, changed=())

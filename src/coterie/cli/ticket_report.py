@@ -17,7 +17,7 @@ from coterie.model.about import FailedTicket, PlanApproval, ReportConfirmation
 from coterie.model.check import ended
 from coterie.model.envelope import Envelope, Instruction, Payload
 from coterie.model.instant import seconds_between
-from coterie.model.interaction import APPROVE, NOBODY
+from coterie.model.interaction import APPROVE
 from coterie.model.record import QuestionView
 from coterie.model.ticket import TicketView, after_session
 
@@ -245,11 +245,7 @@ def _sent_back(listed: Sequence[Row]) -> list[str]:
 
 def _user_decisions(ended: SessionReport) -> list[str]:
     """Return every answer of the user in a word or two, then what they said."""
-    decisions = [
-        _decision(view)
-        for view in ended.session.detail.questions
-        if view.state == "answered" and view.answered_by != NOBODY
-    ]
+    decisions = [_decision(view) for view in ended.session.detail.questions if view.by_person]
     return [*decisions, *(f'"{_short(text, 40)}"' for text in ended.words)]
 
 

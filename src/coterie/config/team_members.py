@@ -15,7 +15,7 @@ from coterie.config.project import user_home
 from coterie.config.registry import Registry
 from coterie.errors import ConfigError
 from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
-from coterie.model.interaction import NOBODY
+from coterie.model.interaction import COTERIE
 from coterie.model.team import RATE_LIMIT, YOU, Member, Team, breaks_isolation
 from coterie.model.visible import folded
 from coterie.model.workspace import SHARED_ASSETS, TEAM_INSTRUCTION, shown
@@ -142,7 +142,7 @@ def _metadata(member: Member) -> Iterator[_Complaint]:
 def _reserved_names(member: Member) -> Iterator[_Complaint]:
     """Complain about names that already denote somebody else in records and on screen."""
     for key, name in zip(("id", "name", "displayName"), member.names, strict=True):
-        if name.casefold() == NOBODY:
+        if name.casefold() == COTERIE:
             yield key, f"is {quoted(name)}, which is reserved for Coterie; choose another", None
         elif name.casefold() == YOU and member.type != "human":
             who = "the person at the terminal"

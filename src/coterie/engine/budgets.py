@@ -17,7 +17,7 @@ from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
 from coterie.model.amount import MORE, format_amounts, parse_increase
 from coterie.model.budget import Limit
-from coterie.model.interaction import Answer, Ask, Question, Validation
+from coterie.model.interaction import COTERIE, Answer, Ask, Question, Validation
 from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.record import ErrorRecord
@@ -287,7 +287,7 @@ class Budgets:
     async def _put(self, limit: Limit, used: float, allowed: float) -> Answer:
         example = MORE_EXAMPLES[limit.measure]
         question = Ask(
-            author="coterie",
+            author=COTERIE,
             kind="Input",
             about=BudgetReached(
                 scope=limit.scope,

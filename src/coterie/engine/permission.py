@@ -18,7 +18,7 @@ from coterie.model.interaction import (
     APPROVE,
     APPROVE_BY_RULE,
     APPROVE_FOR_TASK,
-    NOBODY,
+    COTERIE,
     READ_ONLY,
     REJECT,
     Ask,
@@ -165,7 +165,7 @@ class PermissionGate:
         return Response(
             interaction_id=key,
             task_id=self._run.task.task_id,
-            author_actor_id=NOBODY,
+            author_actor_id=COTERIE,
             selected_option_id=answer,
             comment=f"not permitted here: {ruling.because}" if answer == REJECT else None,
         )

@@ -11,7 +11,7 @@ from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.about import PlanApproval
 from coterie.model.interaction import (
-    NOBODY,
+    COTERIE,
     Answer,
     Ask,
     Interaction,
@@ -83,7 +83,7 @@ class Questions:
             if (await _existing(self._run.storage.inbox, name)).state == "open":
                 raise
             task_id = question.interaction.task_id
-            response = Response(interaction_id=name, task_id=task_id, author_actor_id=NOBODY)
+            response = Response(interaction_id=name, task_id=task_id, author_actor_id=COTERIE)
         return Answer(response, fresh=True)
 
     async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:
@@ -259,7 +259,7 @@ async def close_question(
     inbox: InboxStore,
     interaction: Interaction,
     reason: str | None,
-    author: str = NOBODY,
+    author: str = COTERIE,
     choice: str | None = None,
 ) -> None:
     """Close a question that nobody will answer, or that has been settled elsewhere by `choice`.

@@ -26,6 +26,7 @@ from coterie.model.task import (
     is_part,
     leased_as,
     running_task,
+    session_of,
     task_and_parents,
     ticket_id_of,
     ticket_task,
@@ -69,7 +70,8 @@ class TaskReader:
         for question in await self.storage.inbox.questions():
             interaction = question.interaction
             name = interaction.task_id
-            for one in (name,) if name in roots else task_and_parents(name):
+            parents = () if name in roots else (*task_and_parents(name), session_of(name))
+            for one in dict.fromkeys((name, *parents)):
                 asked.setdefault(one, []).append(interaction.interaction_id)
         return [
             await self._view(row, leases.get(_run_by(row)), asked.get(row.id, [])) for row in rows

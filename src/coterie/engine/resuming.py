@@ -14,7 +14,16 @@ from typing import Literal
 from coterie.engine.questions import Questions, close_question
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, WorkflowChange
-from coterie.model.interaction import Ask, Display, Interaction, Option, Question, Response
+from coterie.model.interaction import (
+    COTERIE,
+    STOP_TASK,
+    Ask,
+    Display,
+    Interaction,
+    Option,
+    Question,
+    Response,
+)
 from coterie.model.journal import AppendAudit, Step, Turn, WorkflowChanged
 from coterie.model.redaction import is_kept_as
 from coterie.model.step_name import PermissionKey, StepName, parse
@@ -292,19 +301,19 @@ async def close_superseded(storage: Storage, steps: Sequence[Step], names: Seque
 async def settle_change(change: WorkflowChanged, questions: Questions) -> None:
     """Ask what to do about a workflow that changed under a task; the journal records the answer."""
     question = Ask(
-        author="coterie",
+        author=COTERIE,
         kind="Select",
         about=WorkflowChange(step=change.step, difference=change.difference),
         options=(
             Option(id="keep", label="keep the recorded result and continue", style="primary"),
             Option(id="fork", label="redo everything from here, ignoring what was recorded"),
-            Option(id="stop", label="stop, keep everything as it is", default=True),
+            Option(id=STOP_TASK, label="stop, keep everything as it is", default=True),
         ),
     )
     for number in count(1):
         name = step_name.workflow_changed(change.step, change.digest, number)
         answer = await questions.ask(name, question)
-        if answer.response.selected_option_id != "stop":
+        if answer.response.selected_option_id != STOP_TASK:
             return
         if answer.fresh:
             raise Parked(Stopped("workflow_changed"))

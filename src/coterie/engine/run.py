@@ -93,9 +93,9 @@ class Engine:
                 taken = sum(message.turn > 0 for message in history.messages)
                 if state.status in ENDED:
                     await self.storage.leases.park(fence)
-                    return _result(state, taken)
+                    return ResultRecord.of(state, taken)
                 if _is_to_end(history.requests):
-                    return _result(await self._end_held(fence), taken)
+                    return ResultRecord.of(await self._end_held(fence), taken)
                 if self.for_this_machine is not None:
                     here = await anyio.to_thread.run_sync(self.for_this_machine, state.created)
                     state = replace(state, created=here)
@@ -145,7 +145,7 @@ class Engine:
         if ended is None:
             return result
         run.observer.saw(TaskRecord(ended.id, ended.created.workflow, ended.status))
-        return replace(_result(ended, result.turns), usage=result.usage)
+        return replace(ResultRecord.of(ended, result.turns), usage=result.usage)
 
     async def _release(self, fence: Fence) -> TaskState | None:
         """Park the task; if its end was requested meanwhile, end it and return its state.
@@ -227,7 +227,9 @@ class _Run:
         # Before the end is recorded: nobody would run an ended task again to complete its files.
         await self._run.services.session_files.flush()
         state, usage = await self._conclude(), await self._usage()
-        result = _result(state, self._taken, self._stop, usage, await self._waits_for_answer(state))
+        result = ResultRecord.of(
+            state, self._taken, self._stop, usage, asks=await self._waits_for_answer(state)
+        )
         self._run.observer.saw(TaskRecord(task_id, workflow, result.status))
         return result
 
@@ -376,25 +378,3 @@ def _first(error: BaseException) -> Any:
     if isinstance(error, BaseExceptionGroup):
         return _first(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
     return error
-
-
-def _result(
-    state: TaskState,
-    turns: int,
-    stop: Stop | None = None,
-    usage: Usage | None = None,
-    asks: bool = False,
-) -> ResultRecord:
-    ended, task = state.status in ENDED, state.id
-    at_reset = " --at-reset" if isinstance(stop, RateLimited) else ""
-    onward = ("coterie inbox", f"coterie resume {task}{at_reset}")
-    return ResultRecord(
-        task=task,
-        status=state.status if ended else "waiting",
-        reason=state.reason if ended else stop.reason if stop else "",
-        summary=state.summary,
-        turns=turns,
-        usage=usage,
-        next=(f"coterie log {task}",) if ended else onward[0 if asks else 1 :],
-        stop=None if ended else stop,
-    )

@@ -13,7 +13,7 @@ from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import Subtask
 from coterie.model.conversation import END, Message
-from coterie.model.interaction import REJECT, Ask, Option, Response
+from coterie.model.interaction import COTERIE, REJECT, Ask, Option, Response
 from coterie.model.journal import CloseStep, OpenStep, Step
 from coterie.model.task import Caps, Stopped, TaskCreated
 from coterie.model.team import Member
@@ -122,7 +122,7 @@ class Subtasks:
         return Response(
             interaction_id=key,
             task_id=self._run.task.task_id,
-            author_actor_id="coterie",
+            author_actor_id=COTERIE,
             selected_option_id=choice,
             input_value=text,
         )

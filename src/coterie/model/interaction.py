@@ -25,12 +25,14 @@ Style = Literal["primary", "danger", "plain"]
 APPROVE, REJECT, APPROVE_FOR_TASK, APPROVE_BY_RULE = "approve", "reject", "task", "rule"
 """The answers to a risky action: approve once, reject, approve for the whole task, or approve by a
 rule from now on."""
+STOP_TASK = "stop"
+"""The option, or the typed answer, that parks the task that asks."""
 READ_ONLY = "read_only"
 """An answer that only the rules give: approved, in a read-only sandbox."""
 
-NOBODY = "coterie"
-"""The author of a response that no person gave."""
-
+COTERIE = "coterie"
+"""Coterie itself, as an author and a recipient: no member may have this name, and no person gave a
+response of this author."""
 
 _YES = frozenset({APPROVE, APPROVE_FOR_TASK, APPROVE_BY_RULE, READ_ONLY})
 
@@ -142,7 +144,7 @@ class Response(WireText):
     @property
     def by_person(self) -> bool:
         """Whether a person gave it; otherwise Coterie closed the question, or decided by a rule."""
-        return self.author_actor_id != NOBODY
+        return self.author_actor_id != COTERIE
 
     @property
     def approves(self) -> bool:

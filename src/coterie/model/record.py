@@ -8,8 +8,16 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from coterie.model.conversation import Message
-from coterie.model.interaction import Interaction
-from coterie.model.task import Status, Stop, TaskRow, TaskState
+from coterie.model.interaction import COTERIE, Interaction
+from coterie.model.task import (
+    ENDED,
+    RateLimited,
+    Status,
+    Stop,
+    Stopped,
+    TaskRow,
+    TaskState,
+)
 from coterie.model.team import Member, Mode
 from coterie.model.ticket import TicketState
 from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, Effect
@@ -200,6 +208,12 @@ class ErrorRecord:
     task: str | None = None
 
 
+BY_SIGNAL = Stopped("interrupted")
+"""The process that ran the task was told to end, as by Ctrl-C."""
+PARKED = Stopped("parked")
+"""Nobody runs the task, and nothing that is stored says why."""
+
+
 @dataclass(frozen=True)
 class ResultRecord:
     """How a run of a task ended: always the last record."""
@@ -215,7 +229,33 @@ class ResultRecord:
     checks: tuple[Mapping[str, object], ...] = ()
     next: tuple[str, ...] = field(default_factory=tuple[str, ...])
     stop: Stop | None = None
-    """Why a task that has not ended no longer runs; the same as `reason`, with details."""
+    """Why a task that has not ended no longer runs; the same as `reason`, with details.  None if an
+    error ended the run: then `reason` is its code."""
+
+    @classmethod
+    def of(
+        cls,
+        state: TaskState,
+        turns: int,
+        stop: Stop | None = None,
+        usage: Usage | None = None,
+        *,
+        asks: bool = False,
+    ) -> ResultRecord:
+        """The result of a task in this state; `asks`: its user is to answer a question."""
+        ended, task = state.status in ENDED, state.id
+        at_reset = " --at-reset" if isinstance(stop, RateLimited) else ""
+        onward = ("coterie inbox", f"coterie resume {task}{at_reset}")
+        return cls(
+            task=task,
+            status=state.status if ended else "waiting",
+            reason=state.reason if ended else stop.reason if stop else "",
+            summary=state.summary,
+            turns=turns,
+            usage=usage,
+            next=(f"coterie log {task}",) if ended else onward[0 if asks else 1 :],
+            stop=None if ended else stop,
+        )
 
 
 Record = (
@@ -319,6 +359,11 @@ class QuestionView:
     answered_by: str = ""
     said: str = ""
     """The text typed with the answer, or why the question was closed."""
+
+    @property
+    def by_person(self) -> bool:
+        """Whether a person answered it."""
+        return self.state == "answered" and self.answered_by != COTERIE
 
 
 @dataclass(frozen=True)

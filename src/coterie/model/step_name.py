@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from coterie.model.about import BudgetScope, Measure
+from coterie.model.task import ticket_id_of
 
 _ASKED = "/asked/"
 _BUDGET = "budget."
@@ -147,8 +148,7 @@ def permission(step: str, attempt: int, call: str, member: str) -> str:
 
 def budget(scope: BudgetScope, measure: Measure, whose: str, limit: float, number: int) -> str:
     """The question about a budget used up before a model call: a ticket's, or the whole task's."""
-    _, _, about = whose.partition("/")
-    place = f"ticket/{about}/limits" if scope == "ticket" else "limits"
+    place = f"ticket/{ticket_id_of(whose)}/limits" if scope == "ticket" else "limits"
     return asked(place, f"{_BUDGET}{scope}.{measure}.{whose}.{limit:g}.{number}")
 
 

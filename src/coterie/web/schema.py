@@ -270,7 +270,7 @@ class TaskShown(_TaskRowShown):
     offered: bool
     """Whether any machine that has what it needs may run it."""
     questions: list[str]
-    """The open questions of the task and its tickets."""
+    """The open questions of the task, its tickets and, for a root task, its subtasks."""
     standing: TaskStanding
     """Its status as shown to people: `waiting` if it asks, `parked` if nobody runs it."""
     resumable: bool

@@ -22,13 +22,13 @@ from coterie.model.conversation import (
     next_in_order,
     summary_of,
 )
-from coterie.model.interaction import Answer, Ask, Option
+from coterie.model.interaction import STOP_TASK, Answer, Ask, Option
 from coterie.model.task import BY_PERSON, Ended, Stopped, TaskCreated
 from coterie.model.team import CHAT, SOLO, Member, Team
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 
-STOP = Option(id="stop", label="stop for now", style="danger")
+STOP = Option(id=STOP_TASK, label="stop for now", style="danger")
 
 
 class Chat:

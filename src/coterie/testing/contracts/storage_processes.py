@@ -11,7 +11,7 @@ import pytest
 from coterie.errors import LeaseLost
 from coterie.model import journal, step_name
 from coterie.model.incident import PendingNotification
-from coterie.model.interaction import NOBODY, Question
+from coterie.model.interaction import COTERIE, Question
 from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import IllegalEvent, TaskCanceled, TaskStarted
 from coterie.ports import Storage
@@ -111,7 +111,7 @@ class ProcessesContract(OpenedStorage):
 
     async def test_unanswered_questions_are_closed(self, storage: Storage, fence: Fence) -> None:
         await storage.commit(fence, asked("q1"), asked("q2"))
-        await storage.commit(fence, journal.AppendEvent(answered("q1", by=NOBODY)))
+        await storage.commit(fence, journal.AppendEvent(answered("q1", by=COTERIE)))
         await storage.commit(fence, journal.AppendEvent(TaskCanceled(task_id=TASK, at=at(9))))
         questions = await storage.inbox.questions(only_open=False)
         assert [(q.state, q.answered_at) for q in questions] == [

@@ -8,14 +8,14 @@ from typing import Any, Final, cast
 from coterie.errors import NotAccepted
 from coterie.model.about import ChangeAcceptance
 from coterie.model.code_change import CodePatch
-from coterie.model.interaction import Ask, Option
+from coterie.model.interaction import COTERIE, Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.task import title_of
 from coterie.model.test_files import is_test
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.codegen import size_text
 from coterie.workflows.pipeline.evaluation import RunTestsStep
-from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
+from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workspace.pipeline_work import PipelineWork
 
 ACCEPT, OVERRIDE = "accept", "override"

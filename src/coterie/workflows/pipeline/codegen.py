@@ -19,13 +19,13 @@ from coterie.model.code_change import (
 )
 from coterie.model.envelope import Report
 from coterie.model.eval_report import EvalReport
-from coterie.model.interaction import Ask, Option
+from coterie.model.interaction import COTERIE, Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.planning import PlanFiles, PlannedTests
 from coterie.model.reviews import CodeReview
 from coterie.model.test_files import is_test, is_testable, suggested_tests
 from coterie.workflows.chat import STOP
-from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
+from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workflows.project_watch import ProjectState, ProjectWatch
 from coterie.workspace.pipeline_work import ChangedFile, PipelineWork
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from coterie.model import step_name
 from coterie.model.about import FailedPhaseStep, GateFailed, PhaseChoice
-from coterie.model.interaction import Ask, ContentKind, Option, Response
+from coterie.model.interaction import COTERIE, Ask, ContentKind, Option, Response
 from coterie.model.phase_graph import DONE, PIPELINE_STEPS, PhaseGraph
 from coterie.model.pipeline_state import (
     ACTOR_OF,
@@ -46,7 +46,7 @@ from coterie.workflows.pipeline.commands import (
 from coterie.workflows.pipeline.evaluation import RunTestsStep
 from coterie.workflows.pipeline.plan_review import PlanReviewStep
 from coterie.workflows.pipeline.planning_meeting import PlanningMeetingStep
-from coterie.workflows.pipeline.services import COTERIE, PipelineServices, PipelineStepRun
+from coterie.workflows.pipeline.services import PipelineServices, PipelineStepRun
 from coterie.workflows.pipeline.workshop import WorkshopStep
 from coterie.workspace.pipeline_work import open_work, reverts_of, starting_commit
 

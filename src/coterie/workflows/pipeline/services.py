@@ -35,7 +35,6 @@ from coterie.workspace.artifact_folder import ArtifactFolder
 from coterie.workspace.pipeline_work import PipelineWork
 from coterie.workspace.role_prompts import RolePrompt, role_prompts
 
-COTERIE = "coterie"
 _PROMPTS = Path(__file__).with_name("prompts")
 _SKIP = Option(id="skip", label="continue without it")
 _RETRY = Option(id="retry", label="try again", style="primary")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from coterie.model.about import FailedTurn, NobodyCapable, OutsideEdits, TicketHelp
 from coterie.model.envelope import Error, Instruction, Payload
-from coterie.model.interaction import Ask, Option, Validation
+from coterie.model.interaction import COTERIE, Ask, Option, Validation
 from coterie.model.team import Member, base_of
 from coterie.model.update import FailureKind
 from coterie.workflows.chat import STOP, answer_or_stop
-from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.messenger import Draft
 from coterie.workflows.tickets.ticket_run import TicketRun, is_completed
 
 OUTSIDE = "outside_worktree"
@@ -25,7 +25,7 @@ def failure_code(kind: FailureKind) -> str:
 
 
 _STOPPED = failure_code("stopped")
-_USERS_DOING = (OUTSIDE, _STOPPED)
+_USERS_DOING = frozenset({OUTSIDE, _STOPPED})
 """The error codes of blocks that the user caused or decides about: they use up no attempt."""
 
 
@@ -51,10 +51,10 @@ class BlockedStage(TicketRun):
     @property
     def _attempts(self) -> int:
         """How often it was blocked since it was last reset, apart from what the user did."""
-        errors = (one for one in self.newest_payloads if isinstance(one, Error))
-        users = {error.message for error in errors if error.code in _USERS_DOING}
+        codes_of = self.services.tracker.error_codes
         return sum(
-            moment.event == "blocked" and moment.message not in users for moment in self.since_reset
+            moment.event == "blocked" and _USERS_DOING.isdisjoint(codes_of(self.id, moment))
+            for moment in self.since_reset
         )
 
     async def _retries_exceeded(self, newest: Payload | None) -> None:

@@ -13,12 +13,12 @@ import anyio.to_thread
 from coterie.model.about import ReportConfirmation
 from coterie.model.check import check_results
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
-from coterie.model.interaction import APPROVE, Ask, Option
+from coterie.model.interaction import APPROVE, COTERIE, Ask, Option
 from coterie.model.task import Ended, TaskCreated, title_of
 from coterie.model.ticket import FINAL_COMMIT, Ticket, after_session
 from coterie.model.update import Usage
 from coterie.workflows.chat import STOP, answer_or_stop
-from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.messenger import Draft
 from coterie.workflows.tickets.ticket_run import SessionServices
 from coterie.workspace.beneath import write_file
 

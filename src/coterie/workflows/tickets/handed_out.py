@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from coterie.errors import GitFailed, NotSent
 from coterie.model import instant, step_name
+from coterie.model.interaction import COTERIE
 from coterie.model.task import TICKET_TURN, Ended, TaskCreated, ticket_task
 from coterie.model.team import Member
 from coterie.model.update import FailureKind, TurnFailed
@@ -30,7 +31,6 @@ from coterie.workflows.structured_turns import (
     StructuredTurns,
     UnreadableReply,
 )
-from coterie.workflows.tickets.messenger import COTERIE
 from coterie.workflows.tickets.replies import ReportReply, kind_of, parse_reply
 from coterie.workflows.tickets.ticket_run import TicketRun
 from coterie.workspace.beneath import open_folder_below, open_within, replace_file

@@ -17,7 +17,7 @@ from coterie.model.envelope import (
     Error,
     Payload,
 )
-from coterie.model.interaction import Option
+from coterie.model.interaction import COTERIE, Option
 from coterie.model.journal import AppendEnvelope, Write
 from coterie.model.task import Stop, TaskCreated
 from coterie.model.team import Member, member_folder
@@ -33,7 +33,6 @@ from coterie.workflows.structured_turns import (
 from coterie.workflows.tickets.replies import AnyPayload, kind_of, parse_reply
 from coterie.workspace.session_files import check_signatures, make_session_key, session_key
 
-COTERIE = "coterie"
 _PROMPTS = Path(__file__).with_name("prompts")
 
 

@@ -8,11 +8,11 @@ from itertools import count
 
 from coterie.model.about import ClarifyingQuestion, PlanApproval, PlanRejected
 from coterie.model.envelope import Clarification, ClarificationResponse, Error, Plan, Review
-from coterie.model.interaction import Ask, Option
+from coterie.model.interaction import COTERIE, Ask, Option
 from coterie.model.journal import digest
 from coterie.model.plan_rules import plan_hash, problems
 from coterie.workflows.chat import STOP, answer_or_stop
-from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.messenger import Draft
 from coterie.workflows.tickets.ticket_run import SessionServices
 
 GO = "go"

@@ -12,11 +12,11 @@ from coterie.errors import ArtifactWrong
 from coterie.model import envelope, step_name
 from coterie.model.about import FailedChecks
 from coterie.model.check import CheckOutcome, ended
-from coterie.model.interaction import Ask, Option
+from coterie.model.interaction import COTERIE, Ask, Option
 from coterie.model.ticket import CheckScore
 from coterie.model.tool_call import Action
 from coterie.model.update import PendingCall
-from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.messenger import Draft
 from coterie.workflows.tickets.ticket_run import TicketRun
 from coterie.workspace.session_files import check_artifact
 from coterie.workspace.ticket_worktrees import TicketWorktrees

@@ -14,14 +14,14 @@ from coterie.model import instant, step_name
 from coterie.model.about import FailedTicket
 from coterie.model.conversation import Message
 from coterie.model.envelope import PlanTask, Report
-from coterie.model.interaction import Ask, Option
+from coterie.model.interaction import COTERIE, Ask, Option
 from coterie.model.record import ErrorRecord
 from coterie.model.task import Ended, Stop, Stopped, TaskCreated
 from coterie.model.ticket import BASE_COMMIT, Ticket
 from coterie.ports import Context, Parked
 from coterie.workflows.chat import STOP, answer_or_stop
 from coterie.workflows.tickets.final_report import conclude, confirmed_report
-from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.messenger import Draft
 from coterie.workflows.tickets.planner import Planner
 from coterie.workflows.tickets.ticket_run import SessionServices
 from coterie.workflows.tickets.tracker import DROPPED

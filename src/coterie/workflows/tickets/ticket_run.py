@@ -13,13 +13,14 @@ import anyio.to_thread
 
 from coterie.model import step_name
 from coterie.model.envelope import Error, Payload, PlanTask, Report
+from coterie.model.interaction import COTERIE
 from coterie.model.plan_rules import capable
 from coterie.model.task import TaskCreated
 from coterie.model.team import INSTANCE, Member, Team, base_of
 from coterie.model.ticket import Moment, SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.project_watch import ProjectWatch
-from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
+from coterie.workflows.tickets.messenger import Draft, Manager, Messenger
 from coterie.workflows.tickets.replies import AnyPayload
 from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workspace.ticket_worktrees import TicketWorktrees

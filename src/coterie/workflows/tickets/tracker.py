@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import lru_cache
@@ -13,6 +13,7 @@ import anyio
 from coterie.model import envelope, step_name
 from coterie.model.check import check_scores
 from coterie.model.envelope import Envelope, Plan, PlanTask
+from coterie.model.interaction import COTERIE
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.task import TaskCreated
@@ -20,7 +21,7 @@ from coterie.model.team import base_of
 from coterie.model.ticket import CheckScore, Moment, Ticket, TicketNote, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets import ticket_task
-from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
+from coterie.workflows.tickets.messenger import Draft, Messenger
 from coterie.workflows.tickets.replies import AnyPayload
 
 _TITLE = 60
@@ -117,6 +118,8 @@ class TicketTracker:
         self._context = context
         self._messenger = messenger
         self._messages: dict[str, list[Draft]] = {}
+        self._error_codes: dict[tuple[str, str], set[str]] = {}
+        """By ticket and instant."""
         self._locks: dict[str, anyio.Lock] = {}
         self._parts: dict[str, PlanTask] = {}
         """Every part of every plan, as it was last planned, by its id."""
@@ -139,7 +142,7 @@ class TicketTracker:
             payload, ticket_id = stored.payload, stored.ticket_id
             if ticket_id and not isinstance(payload, envelope.TicketPayload):
                 message = Draft(stored.source, stored.target, payload, ticket_id)
-                self._messages.setdefault(ticket_id, []).append(message)
+                self._keep(ticket_id, stored.timestamp, [message])
             if isinstance(payload, envelope.Review) and not ticket_id:
                 self.add_approval_note(payload.notes if payload.decision == "approved" else "")
             # A plan addressed to the user was sent back: it is recorded, but nobody works by it.
@@ -172,6 +175,16 @@ class TicketTracker:
     def messages(self, ticket_id: str) -> Sequence[Draft]:
         """Return the messages about a ticket, oldest first."""
         return self._messages.get(ticket_id, [])
+
+    def error_codes(self, ticket_id: str, moment: Moment) -> Set[str]:
+        """Return the codes of the errors that were sent with a change of a ticket: all that a
+        change writes carries its instant."""
+        return self._error_codes.get((ticket_id, moment.at), frozenset())
+
+    def _keep(self, ticket_id: str, at: str, drafts: Sequence[Draft]) -> None:
+        self._messages.setdefault(ticket_id, []).extend(drafts)
+        codes = {one.payload.code for one in drafts if isinstance(one.payload, envelope.Error)}
+        self._error_codes.setdefault((ticket_id, at), set()).update(codes)
 
     @property
     def assigned(self) -> Iterator[str]:
@@ -288,7 +301,7 @@ class TicketTracker:
                 at = await self._context.record(name, [intent], writes)
                 ticket = change(before, at)
                 self.index.put([ticket])
-                self._messages.setdefault(ticket_id, []).extend(drafts)
+                self._keep(ticket_id, at, drafts)
                 self._tell(ticket, ticket.history[-1].message)
 
     def _of_task(self, ticket: Ticket, at: str, part: PlanTask | None = None) -> Iterator[Write]:
