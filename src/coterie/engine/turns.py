@@ -79,6 +79,7 @@ class TurnRunner:
         self._questions.interrupts += 1
         for channel in list(self._running.values()):
             await channel.interrupt()
+        self._questions.end_waits()
         await interrupt_parts(self._run)
         await self._questions.withdraw(INTERRUPTED)
 
@@ -109,8 +110,7 @@ class TurnRunner:
                 attempt.is_rehearsal = self._run.task.rehearsal
                 attempt.machine, attempt.interrupts = self._run.services.machine, interrupts
                 if member.turns_per_minute is not None:
-                    with self._run.stops.cancellable(member.id, anyio.CancelScope()):
-                        await self._limiter().begin(member)
+                    await self._limiter().begin(member, interrupts)
                 try:
                     make, budgets = partial(self._attempt, attempt, past), self.budgets
                     end = await (budgets.reserved(attempt, make) if budgets else make())
@@ -134,7 +134,7 @@ class TurnRunner:
     def _limiter(self) -> RateLimiter:
         from coterie.engine.limits import RateLimiter  # few members have such a limit
 
-        self._rate_limiter = self._rate_limiter or RateLimiter(self._run)
+        self._rate_limiter = self._rate_limiter or RateLimiter(self._run, self._questions)
         return self._rate_limiter
 
     async def _earlier(self, step: str, member: Member, past: list[Turn]) -> EarlierAttempts:
@@ -151,8 +151,7 @@ class TurnRunner:
         run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.wait or 0.0):
             raise Parked(RateLimited(member.id, until))
-        with run.stops.cancellable(member.id, anyio.CancelScope()):
-            await self._limiter().sleep_until(until)
+        await self._limiter().sleep_until(until, member, attempt.interrupts)
         run.keep_state(member, "working")
 
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
