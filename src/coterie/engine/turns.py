@@ -56,7 +56,6 @@ class TurnRunner:
             self.budgets = Budgets(run, questions)
         self._rate_limiter: RateLimiter | None = None
         self.permissions: PermissionGate = PermissionGate(run, questions)
-        self._run_child = run_child
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}  # by member and topic: of its last turn
         self._elsewhere: set[str] = set()  # threads whose files are on other machines
@@ -73,6 +72,7 @@ class TurnRunner:
         """Cached, as anyio looks up this class for every scope, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """By member: held for each turn, as a member takes one turn at a time."""
+        self._subtasks = Subtasks(run, questions, run_child, self._locks)
 
     async def interrupt(self) -> None:
         """Interrupt the running turns with what they handed out, and withdraw their questions."""
@@ -307,8 +307,7 @@ class TurnRunner:
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
-            subtasks = Subtasks(self._run, self._questions, self._run_child, self._locks)
-            response = await subtasks.hand_out(attempt, asked)
+            response = await self._subtasks.hand_out(attempt, asked)
             if self.budgets is not None:  # the subtask has used some of it
                 await self.budgets.check(attempt)
             return response
