@@ -36,7 +36,7 @@ from coterie.model.record import (
     ToolCallRecord,
 )
 from coterie.model.team import Budget, Member, Permissions, Team
-from coterie.model.update import Usage
+from coterie.model.update import Usage, WaitsFor
 from tests.cli.recorded import wants_to_run
 
 TEAM = Team(
@@ -544,6 +544,10 @@ def test_the_hint_names_the_keys_that_do_something() -> None:
             " Tab open q1 · /help",
         ]
     )
+    waits: tuple[WaitsFor, ...] = ("limit", "budget", "command", "you")
+    for waits_for in waits:
+        board.saw(MemberRecord("k3f9", "rex", "waiting", waits_for=waits_for))
+        assert ("Esc interrupt" in board.hint(99)) is (waits_for != "you")
     board.saw(question("q2", "you", "Input"))
     assert board.hint(79) == snapshot(
         " Tab open q1 · your turn: type, Enter · ^C stop, keep · /help"

@@ -14,20 +14,24 @@ import pytest
 
 from coterie.engine import steering
 from coterie.engine.task_run import RunServices
+from coterie.model import instant
+from coterie.model.about import FailedTurn
 from coterie.model.conversation import Prompt
-from coterie.model.record import ResultRecord
+from coterie.model.record import MemberRecord, QuestionView, ResultRecord
 from coterie.model.task import Caps
-from coterie.model.team import YOU, Member
+from coterie.model.team import YOU, Budget, Member
 from coterie.model.tool_call import Action
 from coterie.model.update import (
     Activity,
     Asked,
     PendingCall,
+    Spent,
     TextDelta,
     TurnCompleted,
     TurnFailed,
     TurnInterrupted,
     Update,
+    Usage,
 )
 from coterie.ports import Channel
 from coterie.stores.sqlite import SqliteStorage
@@ -201,6 +205,71 @@ async def test_esc_while_a_failed_agent_is_ended_prevents_another_try(tmp_path: 
         assert [len(one.sent) for one in channels.opened] == [1]
         said = await it.storage.conversation.messages(TASK)
         assert [(one.member, one.cut) for one in said] == [("you", False), ("ada", True)]
+
+
+async def wait_until_held(it: ScriptedProject) -> None:
+    """Wait until a member waits for a limit or a budget."""
+    while not any(
+        isinstance(one, MemberRecord) and one.waits_for in ("limit", "budget")
+        for one in it.recorder.records
+    ):
+        await anyio.lowlevel.checkpoint()
+
+
+ONE_A_MINUTE: dict[str, object] = {"metadata": {"rate_limit": {"turns_per_minute": 1}}}
+WAITS: dict[str, tuple[dict[str, object], RunServices, list[list[Update]]]] = {
+    "the end of a rate limit": (
+        {},
+        RunServices(waits_for_limits=True),
+        [[TurnFailed("rate_limit", "too many", until=instant.after(3600))]],
+    ),
+    "its next turn in a minute": (ONE_A_MINUTE, RunServices(), [[TurnCompleted("said")]]),
+    "a budget": ({"budget": Budget(turns=1)}, RunServices(), [[TurnCompleted("said")]]),
+    "a budget, in the middle of a turn": (
+        {"budget": Budget(tokens=100)},
+        RunServices(),
+        [[Spent(Usage(input_tokens=200, output_tokens=0)), TurnInterrupted("I was ab")]],
+    ),
+}
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["Esc", "stop"])
+@pytest.mark.parametrize("waits_for", WAITS)
+async def test_esc_or_stop_ends_a_wait_for(tmp_path: Path, waits_for: str, stops: bool) -> None:
+    """The turn ends at once, and the person decides what follows."""
+
+    def is_next(one: QuestionView) -> bool:
+        about = one.interaction.about
+        return isinstance(about, FailedTurn) if stops else one.interaction.author_actor_id == YOU
+
+    own, services, replies = WAITS[waits_for]
+    script = iter(replies)
+    async with scripted_project(tmp_path) as it:
+        it.engine = replace(it.engine, services=services)
+        members = team("ada")
+        ada = members.members[0].model_copy(update=own)
+        await it.start(
+            members.model_copy(update={"members": (ada, *members.members[1:])}),
+            caps=Caps(floor="ask"),
+        )
+        channels = ScriptedChannels(lambda *_: next(script, [Activity()]))
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                if replies == [[TurnCompleted("said")]]:  # its second turn has to wait
+                    await wait_for_floor(it)
+                    await steering.say(it.look, TASK, "go on, @ada", None)
+                await wait_until_held(it)
+                if stops:
+                    await it.storage.inbox.request(TASK, "stop_member", YOU, "ada")
+                else:
+                    await steering.interrupt(it.look, TASK)
+                while not any(is_next(one) for one in await it.look.questions()):
+                    await anyio.lowlevel.checkpoint()
+                await it.storage.inbox.request(TASK, "stop", YOU, "")
+        if not stops:
+            assert (await it.storage.conversation.messages(TASK))[-1].cut
+        assert await it.look.running() == []
 
 
 def cut_off(member: Member, prompt: Prompt) -> str | list[Update]:

@@ -18,7 +18,7 @@ from coterie.model.interaction import Display
 from coterie.model.redaction import Redactor
 from coterie.model.task import Caps, Ended, TaskCreated
 from coterie.model.team import YOU, Member
-from coterie.model.update import Activity, Asked, Delegated, TurnCompleted, Update
+from coterie.model.update import Activity, Asked, Delegated, TurnCompleted, TurnFailed, Update
 from coterie.ports import Channel, Context
 from coterie.testing.scripted import (
     TASK,
@@ -124,6 +124,36 @@ async def test_every_subtask_handed_out_in_one_run_is_done(tmp_path: Path) -> No
         assert answers_received(channels) == [("rex", "Done: count."), ("rex", "Done: sort.")]
         rows = [row.id for row in await it.storage.events.tasks()]
         assert rows == [TASK, f"{TASK}.1", f"{TASK}.2"]
+
+
+@pytest.mark.parametrize("tries", [1, 2], ids=["in one attempt", "in its next attempt"])
+async def test_a_subtask_handed_out_twice_under_one_key_is_done_once(
+    tmp_path: Path, tries: int
+) -> None:
+    """A different one under the same key is refused, and the agent is told why."""
+    count, other = Delegated("d1", "count", "rex"), Delegated("d1", "sort", "rex")
+
+    def working(member: Member, prompt: Prompt) -> list[Update]:
+        if member.id == "rex":
+            return [TurnCompleted(f"Done: {prompt.newest}.")]
+        asked = [count, other] if tries == 2 else [count, count, other]
+        failed = tries == 2 and prompt.tries == 1
+        return [*asked, TurnFailed("model", "cut off") if failed else TurnCompleted("Counted.")]
+
+    channels = ScriptedChannels(working)
+    async with scripted_project(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"), caps=Caps(max_turns=1, max_rounds=None))
+        with anyio.fail_after(20):
+            async with anyio.create_task_group() as group:
+                group.start_soon(it.run, channels, None)
+                await until_asked(it, "ada", 1)
+                await steering.answer(it.look, "q1", "rex", None, "you")
+        done = ("rex", "Done: count.")
+        why = "Its key, d1, is that of another subtask of this turn: count. Ask again."
+        refused = ("reject", why)
+        asked = [done, refused, done, refused] if tries == 2 else [done, done, refused]
+        assert answers_received(channels) == asked
+        assert [row.id for row in await it.storage.events.tasks()] == [TASK, f"{TASK}.1"]
 
 
 async def test_what_is_canceled_takes_its_subtasks_with_it(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from coterie.model.team import YOU
 from coterie.process.processes import PidScope
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.scripted import TASK, ScriptedChannels, scripted_project, team
+from coterie.workspace.session_files import artifact_files
 
 HERE = PidScope("here", "boot", "ns")
 
@@ -240,6 +241,28 @@ async def test_what_is_requested_during_a_takeover_counts_and_what_was_asked_of_
         assert (await it.run(ScriptedChannels(lambda *_: "hi"))).status == outcome
         again = await it.run(ScriptedChannels(lambda *_: "hi"))
         assert again.status == ("completed" if outcome == "waiting" else outcome)
+
+
+def test_a_resumed_task_finds_no_unfinished_files_of_its_last_run(tmp_path: Path) -> None:
+    """They are removed from its own session's folder alone: others may be writing in theirs."""
+    ours, others = (tmp_path / ".coterie" / "sessions" / one for one in (TASK, "x7y8"))
+    finished = ["artifacts/.env.new", "artifacts/a/plan.md", "checks/home/.b.1f2e3d4c.new"]
+    drafts = [".state.json.1f2e3d4c.new", "artifacts/a/.plan.md.00000000.new"]
+    for path in (folder / name for folder in (ours, others) for name in (*finished, *drafts)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert [one.name for one in artifact_files(tmp_path, TASK)] == [".env.new", "a/plan.md"]
+
+    async def resume() -> None:
+        async with scripted_project(tmp_path) as it:
+            await it.start(team("ada"))
+        async with scripted_project(tmp_path, root=tmp_path) as it:
+            await it.run(ScriptedChannels(lambda *_: "hi"))
+
+    anyio.run(resume)
+    for folder, names in ((ours, finished), (others, [*finished, *drafts])):
+        assert all((folder / name).exists() for name in names)
+    assert not any((ours / name).exists() for name in drafts)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: P
         for left in (0, 1, len(names) // 2, len(names) - 1):
             for name in names[left:]:
                 (logs(project) / name).unlink()
-            (logs(project) / f".{names[left]}.new").write_bytes(b'{"half": ')
+            (logs(project) / f".{names[left]}.1f2e3d4c.new").write_bytes(b'{"half": ')
             (logs(project) / "events.log").write_bytes(text[: 37 * left])  # in the middle of a line
             await files_of(harness).flush()
             assert await compare(harness) == whole

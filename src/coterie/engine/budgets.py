@@ -63,14 +63,19 @@ class Budgets:
         self._is_new = True
 
     async def reserved(self, attempt: Attempt, make: Callable[[], Awaitable[End]]) -> End:
-        """Make an attempt once what it may use is available; asks at a limit.  Raises Parked."""
+        """Make an attempt once what it may use is available; asks at a limit.  Raises Parked.
+
+        One that is stopped or interrupted meanwhile is made at once: it ends before it uses
+        anything.
+        """
         if attempt.member.type == "human":  # people use no budget, and take their time
             return await make()
         if self._is_new:
             self._is_new = False
             await self._withdraw_old()
-        await self._reserve(attempt)
         try:
+            with self._questions.waiting(attempt.member.id, attempt.interrupts):
+                await self._reserve(attempt)
             return await make()
         finally:
             self._run.storage.reservations.drop(attempt.task_id, attempt.name)
@@ -78,10 +83,13 @@ class Budgets:
     async def check(self, attempt: Attempt) -> None:
         """Ask, before anything more is used, if a limit is reached.  Raises Parked."""
         manages = not step_name.parse(attempt.name).topic
-        for limit in self._limits(attempt.member, attempt.task_id):
-            if limit.scope == "ticket" and manages:
-                continue  # other tickets wait for the manager's turn to end
-            await self._ask_while_reached(limit, attempt.member)
+        with self._questions.interruptible(attempt.interrupts) as scope:
+            for limit in self._limits(attempt.member, attempt.task_id):
+                if limit.scope == "ticket" and manages:
+                    continue  # other tickets wait for the manager's turn to end
+                await self._ask_while_reached(limit, attempt.member)
+        if scope.cancelled_caught:  # it no longer waits
+            self._run.keep_state(attempt.member, "working")
 
     async def check_ticket(self, member: Member, task_id: str) -> None:
         """Ask, before a ticket's next turn, if the ticket's limit is reached.  Raises Parked."""

@@ -8,6 +8,7 @@ from time import monotonic
 
 import anyio
 
+from coterie.engine.questions import Questions
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant
 from coterie.model.journal import Turn
@@ -31,10 +32,12 @@ class RateLimiter:
     def __init__(
         self,
         run: TaskRun,
+        questions: Questions,
         now: Callable[[], float] = monotonic,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
         self._run = run
+        self._questions = questions
         self._now = now
         self._sleep = sleep
         self._begun: dict[str, deque[float]] = {}
@@ -43,25 +46,27 @@ class RateLimiter:
     async def wait_for_reset(self, member: Member, past: Sequence[Turn]) -> None:
         """Wait for the end of a limit that an earlier run hit, if that was asked for: until then
         calls would fail."""
-        run = self._run
+        run, interrupts = self._run, self._questions.interrupts
         if not (run.services.at_reset and past and past[-1].outcome == "limited"):
             return
         for kept in await run.storage.member_states(run.task.task_id):
             is_limit = kept.member == member.id and kept.waits_for == "limit"
             if is_limit and kept.until and instant.seconds_until(kept.until) > 0:
                 run.keep_state(member, "waiting", "limit", until=kept.until)
-                with run.stops.cancellable(member.id, anyio.CancelScope()):
-                    await self.sleep_until(kept.until)
+                await self.sleep_until(kept.until, member, interrupts)
 
-    async def sleep_until(self, moment: str) -> None:
-        """Sleep until an instant."""
-        await sleep_until(moment, self._sleep)
+    async def sleep_until(self, moment: str, member: Member, interrupts: float) -> None:
+        """Sleep until an instant, or until the member is stopped or its turn interrupted."""
+        with self._questions.waiting(member.id, interrupts):
+            await sleep_until(moment, self._sleep)
 
-    async def begin(self, member: Member) -> None:
-        """Wait until the member may begin a turn, and count it."""
-        most = member.turns_per_minute
-        if most is None:
-            return
+    async def begin(self, member: Member, interrupts: float) -> None:
+        """Wait until the member may begin a turn, and count it; stop or interrupt end the wait."""
+        if member.turns_per_minute is not None:
+            with self._questions.waiting(member.id, interrupts):
+                await self._begin(member, member.turns_per_minute)
+
+    async def _begin(self, member: Member, most: int) -> None:
         begun = self._begun.setdefault(base_of(member.id), deque())
         while True:
             while begun and begun[0] <= self._now() - MINUTE:

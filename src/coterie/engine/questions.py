@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from math import inf
 
 import anyio
@@ -44,6 +46,33 @@ class Questions:
         """Questions that agents ask in their turns and that are waited for now, by id."""
         self.interrupts = 0
         """How often the running turns were interrupted."""
+        self._waits: list[anyio.CancelScope] = []
+        """What an interrupt cuts off."""
+
+    @contextmanager
+    def interruptible(self, interrupts: float) -> Generator[anyio.CancelScope]:
+        """Leave the block, wherever it is, once a turn that was begun after so many `interrupts` is
+        interrupted."""
+        with anyio.CancelScope() as scope:
+            self._waits.append(scope)
+            try:
+                if self.interrupts > interrupts:
+                    scope.cancel()
+                yield scope
+            finally:
+                self._waits.remove(scope)
+
+    @contextmanager
+    def waiting(self, member: str, interrupts: float) -> Generator[None]:
+        """Do the same for a wait before a turn, which ends as well if its member is stopped."""
+        stops = self._run.stops.cancellable(member, anyio.CancelScope())
+        with stops, self.interruptible(interrupts):
+            yield
+
+    def end_waits(self) -> None:
+        """End what turns that were interrupted wait for."""
+        for scope in self._waits:
+            scope.cancel()
 
     async def withdraw(self, reason: str, member: str | None = None) -> None:
         """Close the questions that agents, or one member's, ask in their turns, as obsolete."""

@@ -55,6 +55,7 @@ from coterie.model.task import (
 )
 from coterie.model.update import Usage, sum_of
 from coterie.ports import Channels, Observer, Parked, RunChild, Storage, Workflow
+from coterie.workspace.session_files import remove_drafts
 
 _OF_ONE_RUN: tuple[RequestKind, ...] = ("stop", "interrupt")
 """Requests that are meaningless to a later run."""
@@ -115,14 +116,14 @@ class Engine:
             async def run_child(created: TaskCreated) -> ResultRecord:
                 run.used_elsewhere = True
                 await self._make(created)
-                watched = _ChildObserver(observer)
-                return await self.run(created.task_id, channels_for, watched, wait)
+                return await self.run(created.task_id, channels_for, _ChildObserver(observer), wait)
 
             return await self._run(_Run(self, state, run, run_child), run, history)
 
     async def _since_taken(self, before: TaskHistory, fence: Fence) -> TaskHistory:
         """Read the history again, as the last owner may have written, and drop what was requested
-        of that owner's run; later requests are for ours."""
+        of that owner's run and the files that it left unfinished; later requests are for ours."""
+        await anyio.to_thread.run_sync(remove_drafts, self.root, fence.task_id)
         if stale := [TakeRequest(one.id) for one in before.requests if one.kind in _OF_ONE_RUN]:
             await self.storage.commit(fence, *stale)
         return await self.storage.history(fence.task_id)
@@ -155,8 +156,7 @@ class Engine:
         parked = await self.claimant.park(fence)
         if not parked or not _is_to_end(await self.storage.inbox.requests(fence.task_id)):
             return None
-        unstarted = self.services.unstarted
-        await end_parked(self.storage, self.claimant, fence.task_id, unstarted)
+        await end_parked(self.storage, self.claimant, fence.task_id, self.services.unstarted)
         state = fold(await self.storage.events.of_task(fence.task_id))
         return state if state.status in ENDED else None
 

@@ -36,6 +36,10 @@ class Subtasks:
         self._run_child = run_child
         self._locks = locks
         """By member: held while it takes a turn."""
+        self._goals: dict[str, str] = {}
+        """By name: what was handed out in this run."""
+        self._steps: dict[str, Step] = {}
+        """By name: the subtasks that this run has begun, with the results of those it has done."""
 
     async def hand_out(self, attempt: Attempt, asked: Delegated) -> Response:
         """Return what the other member said, as `input_value`; a rejection if nobody does it."""
@@ -43,6 +47,10 @@ class Subtasks:
         if not others:
             return self._response(asked.key, REJECT, "There is no other member in this team.")
         name = step_name.asked(attempt.name, asked.key)
+        earlier = self._goals.setdefault(name, asked.goal)
+        if earlier != asked.goal:
+            why = f"Its key, {asked.key}, is that of another subtask of this turn: {earlier}."
+            return self._response(asked.key, REJECT, f"{why} Ask again.")
         busy = {one.id for one in others if self._locks[one.id].locked()}
         question = _who(attempt.member, asked, others, busy)
         answer = await self._questions.ask(name, question, interrupts=attempt.interrupts)
@@ -61,8 +69,7 @@ class Subtasks:
 
         That turn is not waited for: it could itself wait for this one, for a subtask or a budget.
         """
-        intent = [member.id, goal]
-        step, _ = self._run.journal.begin(step_name.subtask(name), "step", intent)
+        step = self._begin(step_name.subtask(name), member, goal)
         if step.result is not None:
             return str(json.loads(step.result))
         lock = self._locks[member.id]
@@ -76,13 +83,20 @@ class Subtasks:
         finally:
             lock.release()
 
+    def _begin(self, name: str, member: Member, goal: str) -> Step:
+        """The subtask's step: the same one if the agent, perhaps retried, hands it out again."""
+        if name not in self._steps:
+            self._steps[name], _ = self._run.journal.begin(name, "step", [member.id, goal])
+        return self._steps[name]
+
     async def _done(self, step: Step, member: Member, goal: str, parent: str) -> str:
         run, task = self._run, self._run.task
         child = step.input or f"{task.task_id}.{run.journal.new_subtask()}"
         run.parts[child] = True  # from here on an interrupt reaches it
         try:
             if not step.input:
-                await run.commit(OpenStep(step._replace(input=child)))
+                step = self._steps[step.name] = step._replace(input=child)
+                await run.commit(OpenStep(step))
             # Its process in this task would share a home with its process in the subtask.
             await run.channels.close(member)
             result = await self._run_child(self._created(child, member, goal, parent))
@@ -92,6 +106,7 @@ class Subtasks:
             raise Parked(result.stop or Stopped(result.reason))
         reply = await self._last_word(child, member)
         outcome = reply if result.status == "completed" else f"{result.status}: {result.summary}"
+        self._steps[step.name] = step._replace(result=json.dumps(outcome))
         run.post(CloseStep(task.task_id, step.name, json.dumps(outcome)))
         return outcome
 

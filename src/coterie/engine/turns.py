@@ -56,7 +56,6 @@ class TurnRunner:
             self.budgets = Budgets(run, questions)
         self._rate_limiter: RateLimiter | None = None
         self.permissions: PermissionGate = PermissionGate(run, questions)
-        self._run_child = run_child
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}  # by member and topic: of its last turn
         self._elsewhere: set[str] = set()  # threads whose files are on other machines
@@ -73,12 +72,14 @@ class TurnRunner:
         """Cached, as anyio looks up this class for every scope, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """By member: held for each turn, as a member takes one turn at a time."""
+        self._subtasks = Subtasks(run, questions, run_child, self._locks)
 
     async def interrupt(self) -> None:
         """Interrupt the running turns with what they handed out, and withdraw their questions."""
         self._questions.interrupts += 1
         for channel in list(self._running.values()):
             await channel.interrupt()
+        self._questions.end_waits()
         await interrupt_parts(self._run)
         await self._questions.withdraw(INTERRUPTED)
 
@@ -109,8 +110,7 @@ class TurnRunner:
                 attempt.is_rehearsal = self._run.task.rehearsal
                 attempt.machine, attempt.interrupts = self._run.services.machine, interrupts
                 if member.turns_per_minute is not None:
-                    with self._run.stops.cancellable(member.id, anyio.CancelScope()):
-                        await self._limiter().begin(member)
+                    await self._limiter().begin(member, interrupts)
                 try:
                     make, budgets = partial(self._attempt, attempt, past), self.budgets
                     end = await (budgets.reserved(attempt, make) if budgets else make())
@@ -134,7 +134,7 @@ class TurnRunner:
     def _limiter(self) -> RateLimiter:
         from coterie.engine.limits import RateLimiter  # few members have such a limit
 
-        self._rate_limiter = self._rate_limiter or RateLimiter(self._run)
+        self._rate_limiter = self._rate_limiter or RateLimiter(self._run, self._questions)
         return self._rate_limiter
 
     async def _earlier(self, step: str, member: Member, past: list[Turn]) -> EarlierAttempts:
@@ -151,8 +151,7 @@ class TurnRunner:
         run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.wait or 0.0):
             raise Parked(RateLimited(member.id, until))
-        with run.stops.cancellable(member.id, anyio.CancelScope()):
-            await self._limiter().sleep_until(until)
+        await self._limiter().sleep_until(until, member, attempt.interrupts)
         run.keep_state(member, "working")
 
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
@@ -308,8 +307,7 @@ class TurnRunner:
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
-            subtasks = Subtasks(self._run, self._questions, self._run_child, self._locks)
-            response = await subtasks.hand_out(attempt, asked)
+            response = await self._subtasks.hand_out(attempt, asked)
             if self.budgets is not None:  # the subtask has used some of it
                 await self.budgets.check(attempt)
             return response

@@ -289,20 +289,20 @@ def _is_missing_or_folder(place: Path) -> bool:
 
 
 def _files_at(top: Path, name: PurePosixPath) -> Iterator[str]:
-    """Yield what is at this place: a file, or the files below a folder."""
-    place = top / name
-    if not os.path.lexists(place):
-        return
-    if place.is_symlink() or not place.is_dir():
-        yield str(name)
-        return
-    try:
-        inside = sorted(place.iterdir())
-    except OSError:
-        yield str(name)  # whatever is in there
-        return
-    for one in inside:
-        yield from _files_at(top, name / one.name)
+    """Yield what is at this place: a file, or the files below a folder, however deep."""
+    pending = [name]
+    while pending:
+        one = pending.pop()
+        place = top / one
+        if not os.path.lexists(place):
+            continue
+        if place.is_symlink() or not place.is_dir():
+            yield str(one)
+            continue
+        try:
+            pending += (one / inner.name for inner in sorted(place.iterdir(), reverse=True))
+        except OSError:
+            yield str(one)  # whatever is in there
 
 
 def busy_elsewhere(task: str, pid: int | None) -> NotAccepted:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -24,7 +25,6 @@ from coterie.model.workspace import START_FILES
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _REFERENCE: int | None = getattr(os, "O_PATH", None)  # Linux only
-NEW = ".new"  # suffix of temporary files
 
 
 @contextmanager
@@ -289,7 +289,7 @@ def replace_file(
     folder: int, name: str, data: bytes, *, durable: bool = False, mode: int = 0o600
 ) -> None:
     """Do the same in an open folder; a temporary file left by a kill has a hidden name."""
-    fresh = f".{name}.{os.urandom(4).hex()}{NEW}"
+    fresh = f".{name}.{os.urandom(4).hex()}.new"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
     try:
@@ -310,7 +310,7 @@ def replace_file(
 
 def is_draft(name: str) -> bool:
     """Whether a file is a temporary one that `replace_file` left unfinished."""
-    return name.startswith(".") and name.endswith(NEW)
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}\.new", name, re.DOTALL) is not None
 
 
 def require_file(base: Path, *names: str) -> None:

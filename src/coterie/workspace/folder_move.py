@@ -58,10 +58,34 @@ def _move(old: Path, new: Path) -> None:
         return
     draft = new.with_name(f".{new.name}.{os.urandom(4).hex()}.new")
     if old.is_dir() and not old.is_symlink():
-        shutil.copytree(old, draft, symlinks=True)
+        try:
+            _copy_tree(old, draft)
+        except BaseException:
+            with suppress(OSError):
+                remove_tree(draft)
+            raise
         draft.rename(new)  # before removing the old one: one of them is always complete
         remove_tree(old)
     else:
         shutil.copy2(old, draft, follow_symlinks=False)
         draft.rename(new)
         old.unlink()
+
+
+def _copy_tree(old: Path, new: Path) -> None:
+    """Copy a folder, however deep, except for pipes and sockets, which hold nothing.
+
+    `shutil.copytree` needs a stack frame for every level.
+    """
+    folders = [(old, new)]
+    for source, target in folders:  # grows meanwhile
+        target.mkdir(mode=0o700)
+        with os.scandir(source) as listed:
+            for entry in listed:
+                at = target / entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((Path(entry.path), at))
+                elif entry.is_symlink() or entry.is_file():
+                    shutil.copy2(entry.path, at, follow_symlinks=False)
+    for source, target in reversed(folders):  # the inner ones first: an outer one may be read-only
+        shutil.copystat(source, target)

@@ -17,7 +17,9 @@ from urllib.parse import unquote, urlsplit
 
 from coterie.errors import ArtifactWrong, EnvelopeForged, NotOurs
 from coterie.workspace.beneath import (
+    is_draft,
     make_key,
+    open_folder,
     open_within,
     read_key,
     real_folder,
@@ -205,13 +207,28 @@ class ArtifactFile:
 
 
 def artifact_files(root: Path, session: str) -> Iterator[ArtifactFile]:
-    """Yield a session's stored artifacts; links are skipped."""
+    """Yield a session's stored artifacts; links and unfinished files are skipped."""
     folder = artifacts_folder(root, session)
     for name, entry in sorted(walk(folder), key=lambda named: named[0].rpartition("/")[::2]):
+        if is_draft(entry.name):
+            continue
         with suppress(OSError), _opened(Path(entry.path), os.O_NOFOLLOW) as file:
             size = os.fstat(file.fileno()).st_size
             digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
             yield ArtifactFile(name, Path(entry.path), digest, size)
+
+
+def remove_drafts(root: Path, session: str) -> None:
+    """Remove the unfinished files that a kill left in a session's folder.
+
+    For the holder of the lease: nobody else writes there, so nobody will finish them.
+    """
+    base, place = root / ".coterie", ("sessions", session)
+    entries = walk(base.joinpath(*place), lambda name: name != CHECKS)
+    for name in [name for name, entry in entries if is_draft(entry.name)]:
+        *above, draft = name.split("/")
+        with suppress(OSError, NotOurs), open_folder(base, *place, *above) as folder:
+            os.unlink(draft, dir_fd=folder)
 
 
 def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:

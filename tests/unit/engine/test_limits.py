@@ -9,6 +9,7 @@ import pytest
 
 from coterie.engine.lease import FlockOwners
 from coterie.engine.limits import RateLimiter, sleep_until
+from coterie.engine.questions import NEVER, Questions
 from coterie.engine.task_run import RedactingObserver, TaskRun
 from coterie.model import instant
 from coterie.model.journal import Fence, Journal
@@ -60,15 +61,16 @@ async def task_run(recorder: Recorder, storage: SqliteStorage) -> TaskRun:
 async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
     recorder, clock = Recorder(), Clock()
     storage = await SqliteStorage.in_memory()
-    pace = RateLimiter(await task_run(recorder, storage), clock, clock.sleep)
+    run = await task_run(recorder, storage)
+    pace = RateLimiter(run, Questions(run), clock, clock.sleep)
     wren = member("wren", rate_limit={"turns_per_minute": 2})
-    await pace.begin(wren)
+    await pace.begin(wren, NEVER)
     clock.now += 10
-    await pace.begin(wren.model_copy(update={"id": "wren#2"}))
-    await pace.begin(member("finn"))  # has no limit
+    await pace.begin(wren.model_copy(update={"id": "wren#2"}), NEVER)
+    await pace.begin(member("finn"), NEVER)  # has no limit
     assert clock.slept == []
-    await pace.begin(wren)
-    await pace.begin(wren)
+    await pace.begin(wren, NEVER)
+    await pace.begin(wren, NEVER)
     assert clock.slept == [50.0, 10.0]
     told = [record for record in recorder.records if isinstance(record, MemberRecord)]
     assert [(one.member, one.state, one.waits_for) for one in told] == [

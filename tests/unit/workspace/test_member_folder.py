@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import tempfile
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,12 +16,14 @@ from coterie.errors import StorageReadOnly, UsageError
 from coterie.model.agent import InstructionFile
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import OURS, UNWRITTEN, Workspace
+from coterie.workspace.beneath import remove_tree, walk
 from coterie.workspace.folder import (
     environment,
     make_folder,
     open_workspace,
     write_instructions,
 )
+from coterie.workspace.folder_move import move_folder
 from tests.conftest import IsolatedUser
 
 ANN = Member(id="ann", name="ann", display_name="Ann", agent="x")
@@ -43,6 +48,31 @@ def test_tasks_that_begin_at_once_make_it_together(user: IsolatedUser) -> None:
         for number in range(40):
             made = list(tasks.map(make, [f"t{number}"] * 8))
             assert made == made[:1] * 8
+
+
+def test_a_folder_is_moved_to_another_file_system_however_deep_it_is(
+    tmp_path: Path, nest: Callable[..., None]
+) -> None:
+    memory = Path("/dev/shm")  # where possible another file system
+    new = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
+    old = tmp_path / "ann"
+    (old / "home").mkdir(parents=True)
+    (old / "home" / "memory").write_text("kept")
+    (old / "home" / "link").symlink_to("memory")
+    os.mkfifo(old / "home" / "pipe")
+    (old / "home" / "memory").chmod(0o600)
+    nest(old / "home" / "deep")
+    (old / "home").chmod(0o500)
+    try:
+        move_folder(old, new, tmp_path)
+        assert not old.exists()
+        assert (new / "home" / "link").readlink() == Path("memory")
+        assert (new / "home" / "memory").read_text() == "kept"
+        assert (mode(new / "home"), mode(new / "home" / "memory")) == (0o500, 0o600)
+        assert sum(name.endswith("last.txt") for name, _ in walk(new / "home" / "deep")) == 1
+        assert [entry.name for entry in new.iterdir()] == ["home"]
+    finally:
+        remove_tree(new)
 
 
 def test_a_folder_is_made_and_kept(user: IsolatedUser) -> None:

@@ -65,6 +65,19 @@ def link_into_folder(folder: Path) -> None:
     (folder / "link" / "a.py").write_text("mine\n")
 
 
+def test_files_however_deep_in_the_way_are_named(project: Path, nest: Callable[..., None]) -> None:
+    (project / "lib").mkdir()
+    (project / "lib" / "a.py").write_text("text\n")
+    commit(project, "more")
+    (project / ".git" / "info" / "exclude").write_text("last.txt\n")
+    work = open_work(project, "k3f9", starting_commit(project))
+    folder_into_file(work.open())
+    work.commit("work")
+    nest(project / "lib" / "deep", 1100)
+    with pytest.raises(NotAccepted, match=r"in the way: lib/deep/a/a/.*/a/last\.txt"):
+        work.accept("Change", work.tree)
+
+
 @pytest.mark.parametrize("change", [folder_into_file, file_into_folder, link_into_folder])
 def test_files_folders_and_links_take_each_others_place(
     project: Path, change: Callable[[Path], None]

@@ -74,7 +74,7 @@ _MARKS: dict[MemberState, str] = {
     "idle": "○",
 }
 
-_BUSY = ("starting", "working", "quiet")
+_BUSY = ("starting", "working", "quiet", "waiting")
 _TAIL = 400
 _PICKS = "@name picks speaker"
 STOPS, LEAVES, HELP = "^C stop, keep", "^C leave, it keeps running", "/help"
@@ -195,9 +195,10 @@ class ChatStatus:
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs that could be interrupted."""
+        """Whether a turn could be interrupted: one that runs, or waits for anything but you."""
         return any(
-            doing.state in _BUSY and not self.is_person(name) for name, doing in self._doing.items()
+            doing.state in _BUSY and doing.record.waits_for != "you" and not self.is_person(name)
+            for name, doing in self._doing.items()
         )
 
     def place(self, question: Interaction) -> str:
