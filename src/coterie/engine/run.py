@@ -214,7 +214,7 @@ class _Run:
         if self._state.status == "created":
             started = TaskStarted(task_id=task_id, at=instant.now())
             self._state = after(self._state, started)
-            self._run.post(AppendEvent(started))  # durable with its first step
+            await self._run.commit(AppendEvent(started))
         self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
         with plain_errors():
             async with anyio.create_task_group() as group:

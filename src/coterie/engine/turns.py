@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import asdict
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import anyio
@@ -54,7 +54,6 @@ class TurnRunner:
             from coterie.engine.budgets import Budgets
 
             self.budgets = Budgets(run, questions)
-        self._rate_limiter: RateLimiter | None = None
         self.permissions: PermissionGate = PermissionGate(run, questions)
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}  # by member and topic: of its last turn
@@ -72,7 +71,7 @@ class TurnRunner:
         """Cached, as anyio looks up this class for every scope, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """By member: held for each turn, as a member takes one turn at a time."""
-        self._subtasks = Subtasks(run, questions, run_child, self._locks)
+        self._run_child = run_child
 
     async def interrupt(self) -> None:
         """Interrupt the running turns with what they handed out, and withdraw their questions."""
@@ -110,7 +109,7 @@ class TurnRunner:
                 attempt.is_rehearsal = self._run.task.rehearsal
                 attempt.machine, attempt.interrupts = self._run.services.machine, interrupts
                 if member.turns_per_minute is not None:
-                    await self._limiter().begin(member, interrupts)
+                    await self._limiter.begin(member, interrupts)
                 try:
                     make, budgets = partial(self._attempt, attempt, past), self.budgets
                     end = await (budgets.reserved(attempt, make) if budgets else make())
@@ -131,16 +130,20 @@ class TurnRunner:
                 if attempt.acted:
                     earlier = await earlier.with_attempt(self._run.storage, attempt.row)
 
+    @cached_property
+    def _subtasks(self) -> Subtasks:
+        return Subtasks(self._run, self._questions, self._run_child, self._locks)
+
+    @cached_property
     def _limiter(self) -> RateLimiter:
         from coterie.engine.limits import RateLimiter  # few members have such a limit
 
-        self._rate_limiter = self._rate_limiter or RateLimiter(self._run, self._questions)
-        return self._rate_limiter
+        return RateLimiter(self._run, self._questions)
 
     async def _earlier(self, step: str, member: Member, past: list[Turn]) -> EarlierAttempts:
         """What is known of attempts cut off by a crash, a stop or a limit; waits out the limit."""
         if any(turn.outcome == "limited" for turn in past):
-            await self._limiter().wait_for_reset(member, past)
+            await self._limiter.wait_for_reset(member, past)
         return await earlier_attempts(self._run.storage, past, self._run.journal.asked_in(step))
 
     async def _wait_for_limit(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
@@ -151,7 +154,7 @@ class TurnRunner:
         run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.wait or 0.0):
             raise Parked(RateLimited(member.id, until))
-        await self._limiter().sleep_until(until, member, attempt.interrupts)
+        await self._limiter.sleep_until(until, member, attempt.interrupts)
         run.keep_state(member, "working")
 
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
@@ -355,8 +358,7 @@ class TurnRunner:
             await attempt.earlier.close_questions(run.storage.inbox)
         reported = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
         usage = attempt.used(reported)
-        cut = isinstance(end, TurnInterrupted)
-        task_id, step = attempt.task_id, attempt.step
+        task_id, step, cut = attempt.task_id, attempt.step, isinstance(end, TurnInterrupted)
         message = run.message(member.id, end.text, turn=attempt.turn, cut=cut, task_id=task_id)
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)
         run.conversation_of(task_id).append(message)
