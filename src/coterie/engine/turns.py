@@ -72,7 +72,8 @@ class TurnRunner:
         """Cached, as anyio looks up this class for every scope, which costs more than the scope."""
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """By member: held for each turn, as a member takes one turn at a time."""
-        self._subtasks = Subtasks(run, questions, run_child, self._locks)
+        self._for_subtasks = run, questions, run_child, self._locks
+        self._subtasks: Subtasks | None = None
 
     async def interrupt(self) -> None:
         """Interrupt the running turns with what they handed out, and withdraw their questions."""
@@ -307,6 +308,7 @@ class TurnRunner:
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
+            self._subtasks = self._subtasks or Subtasks(*self._for_subtasks)
             response = await self._subtasks.hand_out(attempt, asked)
             if self.budgets is not None:  # the subtask has used some of it
                 await self.budgets.check(attempt)
