@@ -25,10 +25,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import anyio.from_thread
+
 from coterie.errors import GitFailed
 from coterie.model.remote import GitRemote
 from coterie.model.workspace import UNFINISHED
 from coterie.workspace.beneath import remove_tree
+from coterie.workspace.git_control_files import special_file
 from coterie.workspace.git_directory import (
     FixedSettings,
     empty_folder,
@@ -40,7 +43,7 @@ from coterie.workspace.worktree import HEADS, Worktree, checkout_at, folder_of, 
 TIMEOUT = 60.0
 CHECKOUT_TIMEOUT = 900.0
 """Timeout for writing a whole tree, on the slowest disk with the largest repository."""
-_POLL_INTERVAL = 0.25  # seconds between checks whether the caller still waits for a remote
+_POLL_INTERVAL, _SLOW = 0.25, 8  # seconds between checks; after how many git may be stuck
 KEPT = "refs/coterie/kept"
 """Refs for commits of worktrees whose folders are gone."""
 _TAIL = 2000
@@ -300,7 +303,7 @@ class Git:
         with child:
             try:
                 data = None if input is None else input.encode("utf-8", "surrogateescape")
-                out, errors = self._communicate(child, data, timeout)
+                out, errors = self._communicate(command, child, data, timeout)
             except BaseException as error:
                 with suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)  # git and its child processes
@@ -310,18 +313,16 @@ class Git:
         return child.returncode, _text(out), _text(errors)
 
     def _communicate(
-        self, child: subprocess.Popen[bytes], data: bytes | None, timeout: float
+        self, command: str, child: subprocess.Popen[bytes], data: bytes | None, timeout: float
     ) -> tuple[bytes, bytes]:
-        if self.remote is None:
-            return child.communicate(data, timeout)
-        import anyio.from_thread
-
-        for _ in range(int(timeout / _POLL_INTERVAL)):
+        for number in range(int(timeout / _POLL_INTERVAL)):
             with suppress(subprocess.TimeoutExpired):
-                return child.communicate(data, _POLL_INTERVAL)
-            data = None  # already passed on
-            with suppress(RuntimeError):  # no task waits for this thread
-                anyio.from_thread.check_cancelled()
+                return child.communicate(None if number else data, _POLL_INTERVAL)
+            if self.remote is not None:
+                with suppress(RuntimeError):  # no task waits for this thread
+                    anyio.from_thread.check_cancelled()
+            elif number == _SLOW and (name := special_file(self.folder)) is not None:
+                raise self._failed(command, f"{name} is no regular file: git waits for it", None)
         raise subprocess.TimeoutExpired(child.args, timeout)
 
     def _environment(self) -> dict[str, str]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+from coterie.workspace.beneath import walk
 from coterie.workspace.git_edits import bytes_of, names_of
 from coterie.workspace.git_settings import other_settings
 from coterie.workspace.worktree import POINTER, checkout_at, top_of
@@ -19,6 +22,8 @@ from coterie.workspace.worktree import POINTER, checkout_at, top_of
 CONTROL_FILE_WARNING = "git acts on it: check it before you run git here"
 _SETTINGS = ("config", "config.worktree")
 _SAMPLE = ".sample"
+_READ_EVERYWHERE = frozenset({".gitattributes", ".gitignore", ".gitmodules", ".mailmap"})
+_PLAIN = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
 
 
 def control_files(folder: Path) -> Iterator[Path]:
@@ -38,6 +43,17 @@ def control_file_digests(folder: Path) -> dict[str, str]:
     """Return a digest of each such file that is not empty, by its path relative to the folder."""
     contents = {os.path.relpath(path, folder): _content(path) for path in control_files(folder)}
     return {path: hashlib.sha256(text).hexdigest() for path, text in contents.items() if text}
+
+
+def special_file(folder: Path) -> str | None:
+    """Return the path in a folder of a pipe, socket or device that git would read settings from,
+    and wait for without end."""
+    for name, entry in walk(folder, lambda name: name.rpartition("/")[2] != POINTER):
+        with suppress(OSError):
+            kind = stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
+            if entry.name in _READ_EVERYWHERE and kind not in _PLAIN:
+                return name
+    return None
 
 
 def _in_repository(git_dir: Path) -> Iterator[Path]:

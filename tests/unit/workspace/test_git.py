@@ -108,6 +108,16 @@ def test_one_that_never_ends_is_ended_with_what_it_started(
         assert file.read() == b""
 
 
+@pytest.mark.parametrize("name", [".gitignore", "lib/.gitignore", "lib/.gitattributes"])
+def test_a_pipe_that_git_would_wait_for_is_named_soon(repository: Git, name: str) -> None:
+    pipe = repository.folder / name
+    pipe.parent.mkdir(exist_ok=True)
+    (pipe.parent / "a.txt").write_text("new\n")
+    os.mkfifo(pipe)
+    with pytest.raises(GitFailed, match=rf"{name} is no regular file: git waits for it"):
+        repository.run("add", "--all", timeout=30)
+
+
 def test_the_environment_of_a_hook_does_not_lead_elsewhere(
     user: IsolatedUser, repository: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
