@@ -22,7 +22,7 @@ from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat, repository_of
 from coterie.workspace.leftovers import SessionLeftovers
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
-from coterie.workspace.worktree import HEADS, Worktree
+from coterie.workspace.worktree import HEADS, Worktree, checkout_at
 
 _ONTO = "refs/coterie/onto"
 """Prefix of refs to the commit of the user's branch that the work was last moved onto."""
@@ -42,7 +42,8 @@ class ChangedFile(FileDiffStat):
 def reverts_of(root: Path, session: str) -> int:
     """Return how often the work of a session was reverted before it was accepted."""
     git = repository_of(root)
-    if git is None:
+    place = None if git is None else checkout_at(git.folder)
+    if git is None or (place and not place.may_have(dropped_ref(session))):
         return 0
     listed = git.run("for-each-ref", "--format=%(refname)", dropped_ref(session))
     return len(listed.split())
