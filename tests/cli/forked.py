@@ -12,6 +12,7 @@ import importlib
 import io
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -75,6 +76,21 @@ class ForkServer:
             os.close(theirs)
         return ForkedCommand(status_pipe, out, err)
 
+    def popen(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdin: int,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+    ) -> ForkedProcess:
+        """Take the place of `subprocess.Popen` for `python -m coterie`, with nothing on stdin."""
+        assert [*command[:3], stdin] == [sys.executable, "-m", "coterie", subprocess.DEVNULL]
+        with Path(os.devnull).open("rb") as nothing:
+            streams = [file.fileno() for file in (nothing, stdout, stderr)]
+            return ForkedProcess(self._request(command[3:], Path.cwd(), env, streams))
+
     def _request(
         self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: list[int]
     ) -> socket.socket:
@@ -87,19 +103,13 @@ class ForkServer:
         return ours
 
 
-class ForkedCommand:
-    """A command running in the background, similar to `subprocess.Popen`."""
+class ForkedProcess:
+    """A command that was forked, similar to `subprocess.Popen`."""
 
-    def __init__(self, status_pipe: socket.socket, out: int, err: int) -> None:
+    def __init__(self, status_pipe: socket.socket) -> None:
         self._status = status_pipe
-        self.out = os.fdopen(out, encoding="utf-8")
-        self.err = os.fdopen(err, encoding="utf-8")
         self.pid = int(status_pipe.recv(16))
         self.returncode: int | None = None
-
-    def until(self, text: str) -> None:
-        """Read its stdout up to a line that contains the text."""
-        assert any(text in line for line in self.out)
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises TimeoutExpired."""
@@ -109,6 +119,7 @@ class ForkedCommand:
                 self.returncode = int(self._status.recv(16))
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired("coterie", timeout or 0) from None
+            self._status.close()
         return self.returncode
 
     def poll(self) -> int | None:
@@ -116,22 +127,6 @@ class ForkedCommand:
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
-
-    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Read everything it prints until it ends."""
-        with ThreadPoolExecutor(1) as beside:
-            err = beside.submit(self.err.read)
-            out = self.out.read()
-        self.wait(timeout)
-        self.close()
-        return out, err.result()
-
-    def close(self) -> None:
-        """Close the streams and discard unread output."""
-        self.out.close()
-        self.err.close()
-        if self.returncode is not None:
-            self._status.close()
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the command has ended."""
@@ -146,14 +141,39 @@ class ForkedCommand:
         """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
+
+class ForkedCommand(ForkedProcess):
+    """A command running in the background, whose output is read as it comes."""
+
+    def __init__(self, status_pipe: socket.socket, out: int, err: int) -> None:
+        super().__init__(status_pipe)
+        self.out = os.fdopen(out, encoding="utf-8")
+        self.err = os.fdopen(err, encoding="utf-8")
+
+    def until(self, text: str) -> None:
+        """Read its stdout up to a line that contains the text."""
+        assert any(text in line for line in self.out)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read everything it prints until it ends."""
+        with ThreadPoolExecutor(1) as beside:
+            err = beside.submit(self.err.read)
+            out = self.out.read()
+        self.wait(timeout)
+        self.close()
+        return out, err.result()
+
+    def close(self) -> None:
+        """Close the streams and discard unread output."""
+        self.out.close()
+        self.err.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.out.close()  # a command that still writes would keep us waiting
-        self.err.close()
+        self.close()  # a command that still writes would keep us waiting
         self.wait()
-        self.close()
 
 
 def _file(text: str = "") -> IO[bytes]:
@@ -174,15 +194,31 @@ def _read_all(file: IO[bytes]) -> str:
 def serve(line: socket.socket) -> None:
     """Run requested commands concurrently until the socket is closed."""
     _import_all()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap waiter processes automatically
+    status_pipes: dict[int, tuple[int, int]] = {}
+    events = select.poll()
+    events.register(line, select.POLLIN)
     while True:
-        request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
-        if not request:
-            return
-        if os.fork() == 0:
-            _run_and_report(json.loads(request), files)
-        for file in files:
-            os.close(file)
+        for ready, _ in events.poll():
+            if ready in status_pipes:
+                events.unregister(ready)
+                _report(ready, *status_pipes.pop(ready))
+                continue
+            request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
+            if not request:
+                return
+            child = _forked(json.loads(request), files)
+            ended = os.pidfd_open(child)
+            status_pipes[ended] = child, files[-1]
+            events.register(ended, select.POLLIN)
+
+
+def _report(ended: int, child: int, status_pipe: int) -> None:
+    """Tell whoever requested a command its exit code."""
+    _, status = os.waitpid(child, 0)
+    with suppress(OSError):  # who asked for it may be gone
+        os.write(status_pipe, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(status_pipe)
+    os.close(ended)
 
 
 def _import_all() -> None:
@@ -223,19 +259,20 @@ def _import_all() -> None:
     gc.freeze()  # a collection in a command would write to, and so copy, all that is shared
 
 
-def _run_and_report(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def _forked(request: Mapping[str, Any], files: Sequence[int]) -> int:
+    """Start a command and return its pid, which is reported as well.
+
+    One fork each: to copy this process's memory map is most of what a short command costs.
+    """
     *streams, status_pipe = files
     child = os.fork()
     if child == 0:
-        os.close(status_pipe)
         _command(request, streams)
     for stream in streams:
         os.close(stream)
-    os.write(status_pipe, str(child).encode())
-    _, status = os.waitpid(child, 0)
-    os.write(status_pipe, str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
+    with suppress(OSError):
+        os.write(status_pipe, str(child).encode())
+    return child
 
 
 def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
@@ -243,7 +280,7 @@ def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
-        os.close(stream)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what belongs to the server or to other commands
     encoding = request["env"].get("PYTHONIOENCODING", "utf-8")
     sys.stdin, sys.stdout, sys.stderr = (
         io.TextIOWrapper(os.fdopen(0, "rb", closefd=False), encoding),
