@@ -144,21 +144,18 @@ class PipelineWork:
 
     def changed(self, since: str | None = None) -> list[ChangedFile]:
         """Return the files that the change touches, or those that differ from the tree `since`."""
-        before = since or self.base
-        _, stats = self.acceptance.patch(before, self.tip)
-        words = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", before, self.tip)
-        entries = iter(self.worktrees.git.run(*words).split("\0")[:-1])
-        letters = {path: letter for letter, path in zip(entries, entries, strict=True)}
-        return [
-            ChangedFile(
-                self._own(one.path),
-                one.added,
-                one.removed,
-                _OPERATIONS.get(letters.get(one.path, ""), "modify"),
-                one.path,
-            )
-            for one in stats
-        ]
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat")
+        listed = self.worktrees.git.run(*words, since or self.base, self.tip).split("\0")[:-1]
+        entries, operations = iter(listed), dict[str, FileOperation]()
+        found: list[ChangedFile] = []
+        for entry in entries:
+            if entry.startswith(":"):  # these come first
+                operations[next(entries)] = _OPERATIONS.get(entry[-1], "modify")
+                continue
+            *counts, path = entry.split("\t", 2)
+            added, removed = (None if count == "-" else int(count) for count in counts)
+            found.append(ChangedFile(self._own(path), added, removed, operations[path], path))
+        return found
 
     def has(self, path: str) -> bool:
         """Whether the file existed before the change."""
