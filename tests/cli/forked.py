@@ -7,6 +7,7 @@ happens once; every command still has its own process, environment, folder and s
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import io
@@ -17,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -84,19 +86,32 @@ class ForkServer:
         stdin: int,
         stdout: IO[bytes],
         stderr: IO[bytes],
+        cwd: Path | None = None,
     ) -> ForkedProcess:
         """Take the place of `subprocess.Popen` for `python -m coterie`, with nothing on stdin."""
         assert [*command[:3], stdin] == [sys.executable, "-m", "coterie", subprocess.DEVNULL]
         with Path(os.devnull).open("rb") as nothing:
             streams = [file.fileno() for file in (nothing, stdout, stderr)]
-            return ForkedProcess(self._request(command[3:], Path.cwd(), env, streams))
+            return ForkedProcess(self._request(command[3:], cwd or Path.cwd(), env, streams))
+
+    def start_on_terminal(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], terminal: int
+    ) -> ForkedProcess:
+        """Start a command whose controlling terminal is this one, in a session of its own."""
+        return ForkedProcess(self._request(words, cwd, env, [terminal] * 3, on_terminal=True))
 
     def _request(
-        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: list[int]
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: list[int],
+        *,
+        on_terminal: bool = False,
     ) -> socket.socket:
         """Request a command; the returned socket delivers its pid, then its exit code."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
+        request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "tty": on_terminal}
         files = [*streams, theirs.fileno()]
         socket.send_fds(self._line, [json.dumps(request).encode()], files)
         theirs.close()
@@ -110,6 +125,10 @@ class ForkedProcess:
         self._status = status_pipe
         self.pid = int(status_pipe.recv(16))
         self.returncode: int | None = None
+
+    def fileno(self) -> int:
+        """Readable once the command has ended, until `wait` was called."""
+        return self._status.fileno()
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises TimeoutExpired."""
@@ -281,10 +300,13 @@ def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what belongs to the server or to other commands
+    if request["tty"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     encoding = request["env"].get("PYTHONIOENCODING", "utf-8")
     sys.stdin, sys.stdout, sys.stderr = (
         io.TextIOWrapper(os.fdopen(0, "rb", closefd=False), encoding),
-        io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding),
+        io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding, line_buffering=os.isatty(1)),
         io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), encoding, write_through=True),
     )
     os.chdir(request["cwd"])
