@@ -276,6 +276,7 @@ def _import_all() -> None:
     for name in more:
         importlib.import_module(name)
     gc.freeze()  # a collection in a command would write to, and so copy, all that is shared
+    gc.set_threshold(20_000)  # as `main` does, which is not called here
 
 
 def _forked(request: Mapping[str, Any], files: Sequence[int]) -> int:
