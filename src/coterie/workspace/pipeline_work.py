@@ -147,15 +147,15 @@ class PipelineWork:
         words = ("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat")
         listed = self.worktrees.git.run(*words, since or self.base, self.tip).split("\0")[:-1]
         entries, operations = iter(listed), dict[str, FileOperation]()
-        found: list[ChangedFile] = []
+        changes: list[ChangedFile] = []
         for entry in entries:
             if entry.startswith(":"):  # these come first
                 operations[next(entries)] = _OPERATIONS.get(entry[-1], "modify")
                 continue
             *counts, path = entry.split("\t", 2)
             added, removed = (None if count == "-" else int(count) for count in counts)
-            found.append(ChangedFile(self._own(path), added, removed, operations[path], path))
-        return found
+            changes.append(ChangedFile(self._own(path), added, removed, operations[path], path))
+        return changes
 
     def has(self, path: str) -> bool:
         """Whether the file existed before the change."""
