@@ -39,7 +39,14 @@ from coterie.rehearsal.server import RehearsalServer
 
 UNKNOWN = "unknown"
 _LATE = (
+    "coterie.agents.builtin.adapter",
     "coterie.agents.builtin.model",
+    "coterie.agents.builtin.providers",
+    "coterie.agents.builtin.turn",
+    "coterie.app.rehearsals",
+    "coterie.rehearsal.stand_in",
+    "coterie.tools.standard",
+    "genai_prices.data",
     "pydantic_ai.models.anthropic",
     "pydantic_ai.providers.anthropic",
     "anthropic.resources.beta",

@@ -6,14 +6,28 @@ import fcntl
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from bench.chaos.stores import Stores, has_begun
+
+
+class Process(Protocol):
+    """A command that runs."""
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def kill(self) -> None: ...
+
+
+Popen = Callable[..., Process]
+"""Starts commands as `subprocess.Popen` does; tests fork them, as they start thousands."""
 
 AGENT = Path(__file__).with_name("locked_agent.py")
 
@@ -46,6 +60,7 @@ class Chaos:
     keeper: str = "auto"
     seed: int = 1
     stores: Stores = field(default_factory=Stores)
+    popen: Popen = subprocess.Popen
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
@@ -71,12 +86,12 @@ class Chaos:
         self._count(project, code, self.tally.kills - before)
 
     def _killed_or_done(self, project: Path, words: list[str], *, may_kill: bool) -> int | None:
-        process = _coterie(project, words, subprocess.DEVNULL)
+        process = _start(project, words, "output", self.popen)
         try:
             after = self._random.uniform(0.05, self._span) if may_kill else 120
             return process.wait(after)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
+            process.kill()
             process.wait()
             self.tally.kills += 1
             return None
@@ -92,9 +107,14 @@ class Chaos:
         tally.survivors += is_locked(project / "lock")
         if executions > self.turns + kills:
             tally.wrong.append(f"{project.name}: {executions} executions with {kills} kills")
-        messages = _messages(project)
+        messages = self._messages(project)
         if code != 0 or messages != [f"turn {number}" for number in range(self.turns + 1)]:
             tally.wrong.append(f"{project.name}: exit {code}, messages {messages}")
+
+    def _messages(self, project: Path) -> list[object]:
+        _start(project, ["log", "last"], "log", self.popen).wait(60)
+        lines = [json.loads(line) for line in (project / "log").read_text().splitlines()]
+        return [line["text"] for line in lines if line.get("type") == "message"]
 
 
 def create_project(project: Path, milliseconds: float) -> None:
@@ -111,28 +131,20 @@ def create_project(project: Path, milliseconds: float) -> None:
     (project / "work").mkdir()
 
 
-def _coterie(
-    project: Path, words: list[str], stdout: int = subprocess.PIPE
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"],
-        env={**os.environ, "COTERIE_HOME": str(project / "user"), "HOME": str(project / "user")},
-        stdin=subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def _lines(project: Path, *words: str) -> list[dict[str, object]]:
-    process = _coterie(project, list(words))
-    out, _ = process.communicate(timeout=60)
-    lines = [line for line in out.decode().splitlines() if line.startswith("{")]
-    return [json.loads(line) for line in lines]
-
-
-def _messages(project: Path) -> list[object]:
-    lines = _lines(project, "log", "last")
-    return [line["text"] for line in lines if line.get("type") == "message"]
+def _start(project: Path, words: list[str], output: str, popen: Popen) -> Process:
+    """Start a command; what it prints goes to a file of the project."""
+    with (project / output).open("wb") as out, (project / "errors").open("wb") as errors:
+        return popen(
+            [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"],
+            env={
+                **os.environ,
+                "COTERIE_HOME": str(project / "user"),
+                "HOME": str(project / "user"),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=errors,
+        )
 
 
 def is_locked(lock: Path) -> bool:

@@ -5,6 +5,7 @@ Importing costs more than everything such an owner does between two kills.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -21,7 +22,11 @@ from coterie.model.record import Record
 
 ROOT = Path(__file__).parents[2]
 _LATE = (
+    "anyio._backends._asyncio",
+    "coterie.app.elsewhere",
     "coterie.app.store",
+    "coterie.app.takeover",
+    "coterie.app.travel",
     "coterie.engine.leased",
     "coterie.stores.postgres.blobs",
     "coterie.stores.postgres.dispatch",
@@ -70,6 +75,7 @@ def serve(own: Callable[[Path], Awaitable[int]], *late: str) -> None:
     """
     for module in (*_LATE, *late):
         import_module(module)
+    gc.freeze()  # a collection in an owner would write to, and so copy, all that is shared
     nothing = os.open(os.devnull, os.O_RDONLY)
     for line in sys.stdin:
         process = os.fork()

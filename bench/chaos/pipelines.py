@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.chaos import pipeline_agent
-from bench.chaos.chats import is_locked
+from bench.chaos.chats import Popen, Process, is_locked
 from bench.chaos.stores import Stores, has_begun
 from bench.chaos.ticket_outcome import git
 from coterie.config.project import Project, make_project
@@ -21,8 +21,6 @@ from coterie.config.project import Project, make_project
 MEMBERS = ("ada", "rex")
 _AGENT = Path(pipeline_agent.__file__)
 _ROOT = _AGENT.parents[2]
-_SPAN = 3.0
-"""A kill comes within this many seconds, so that a pipeline lives through several."""
 _TIMEOUT = 120.0
 _MESSAGE = "Add coupons"
 
@@ -62,7 +60,10 @@ class PipelineChaos:
     seed: int = 1
     kills_each: int = 10
     """After this many kills a pipeline is left alone."""
+    span: float = 3.0
+    """A kill comes within this many seconds, so that a pipeline lives through several."""
     stores: Stores = field(default_factory=Stores)
+    popen: Popen = subprocess.Popen
     tally: PipelineTally = field(default_factory=PipelineTally)
 
     def __post_init__(self) -> None:
@@ -92,16 +93,16 @@ class PipelineChaos:
     def _run_to_completion(self, project: Path, kills: int) -> None:
         """Start and kill this often; then start and leave alone."""
         for _ in range(kills):
-            process = _start(project)
+            process = _start(project, self.popen)
             try:
-                process.wait(self._random.uniform(0.3, _SPAN))
+                process.wait(self._random.uniform(0.3, self.span))
                 return
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
                 self.tally.kills += 1
         with suppress(subprocess.TimeoutExpired):
-            _start(project).wait(_TIMEOUT)
+            _start(project, self.popen).wait(_TIMEOUT)
 
     def _count(self, project: Path, expected: object, needed: int) -> None:
         tally, words = self.tally, executions(project)
@@ -192,13 +193,13 @@ def _create_project(project: Path, milliseconds: float) -> None:
     (work / "new.txt").write_text("not added yet\n")
 
 
-def _start(project: Path) -> subprocess.Popen[bytes]:
+def _start(project: Path, popen: Popen) -> Process:
     team = ",".join(f"{member}={member}" for member in MEMBERS)
     begin = ["build", "--agents", team, "--yes", "--accept", _MESSAGE, "Add coupons"]
     words = ["resume", "last"] if has_begun(project) else begin
     user = str(project / "user")
     with (project / "output").open("wb") as output:
-        return subprocess.Popen(
+        return popen(
             [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words],
             env={**os.environ, "COTERIE_HOME": user, "HOME": user},
             stdin=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.chaos.chats import Process
 from bench.chaos.stores import rows
 from bench.chaos.ticket_agent import WORKERS
 from bench.chaos.tickets import (
@@ -64,7 +65,7 @@ class TerminalChaos(TicketChaos):
         (team / "team.json").write_text(json.dumps({"budget": BUDGET, "members": members}))
         return project
 
-    def wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
+    def wait(self, process: Process, project: Path) -> None:
         """Wait until it is to be killed; meanwhile start other commands; some outlive the kill."""
         super().wait(process, project)
         if process.poll() is None:

@@ -7,14 +7,14 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 
 from bench.chaos import ticket_agent
-from bench.chaos.chats import is_locked
+from bench.chaos.chats import Popen, Process, is_locked
 from bench.chaos.stores import Stores, has_begun, rows
 from bench.chaos.ticket_agent import PRICES, TICKETS, WORKERS
 from bench.chaos.ticket_outcome import Outcome, broken_rules, git, outcome, read_session
@@ -87,6 +87,7 @@ class TicketChaos:
     """The arguments that name the team."""
     stores: Stores = field(default_factory=Stores)
     baseline: Baseline | None = None
+    popen: Popen = subprocess.Popen
     tally: TicketTally = field(default_factory=TicketTally)
 
     def __post_init__(self) -> None:
@@ -121,7 +122,7 @@ class TicketChaos:
         """Start and kill this often; then start and leave alone."""
         killed, goes_on = 0, True
         while goes_on and killed <= kills and not is_over(project):
-            process = start(project, self.team)
+            process = start(project, self.team, self.popen)
             if killed < kills:
                 self.wait(process, project)
             try:
@@ -137,9 +138,9 @@ class TicketChaos:
     def goes_on(self, project: Path, code: int) -> bool:
         """Whether to start it again after it has ended by itself: it waited for approval of its
         plan or its report, which is now given."""
-        return code == WAITS and answered(project)
+        return code == WAITS and answered(project, self.popen)
 
-    def wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
+    def wait(self, process: Process, project: Path) -> None:
         """Wait until it is to be killed: mostly when agents are at work, sometimes earlier."""
         if self._random.random() > _EARLY:
             before = _size(project / "executions")
@@ -205,17 +206,20 @@ def create_project(project: Path, milliseconds: float) -> None:
     (work / "new.txt").write_text("not added yet\n")
 
 
-def start(project: Path, team: str) -> subprocess.Popen[bytes]:
-    """Start or resume the session; its output goes to `said`."""
+def start(project: Path, team: str, popen: Popen = subprocess.Popen) -> Process:
+    """Start or resume the session; its output goes to `output`."""
     begin = ["run", *team.split(), "Twelve parts"]
-    words = ["resume", "last"] if has_begun(project) else begin
-    with (project / "output").open("wb") as output:
-        return subprocess.Popen(
+    return _started(project, ["resume", "last"] if has_begun(project) else begin, "output", popen)
+
+
+def _started(project: Path, words: Sequence[str], output: str, popen: Popen) -> Process:
+    with (project / output).open("wb") as file:
+        return popen(
             command(project, *words),
             env=environment(project),
             stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
+            stdout=file,
+            stderr=file,
         )
 
 
@@ -235,21 +239,22 @@ def is_over(project: Path) -> bool:
     return rows(project, "SELECT status FROM tasks WHERE parent_id IS NULL") == [("completed",)]
 
 
-def answered(project: Path) -> bool:
+def answered(project: Path, popen: Popen = subprocess.Popen) -> bool:
     """Answer whatever waits for the user, unless somebody else did; False if nothing waits."""
-    asked = open_questions(project)
+    asked = open_questions(project, popen)
     for name, kind in asked.items():
         answer = _MORE if kind == "budget" else "approve"
-        words, env = command(project, "answer", name, answer), environment(project)
-        subprocess.run(words, env=env, capture_output=True, check=False)
+        _started(project, ["answer", name, answer], "answer", popen).wait()
     return bool(asked)
 
 
-def open_questions(project: Path) -> dict[str, str]:
+def open_questions(project: Path, popen: Popen = subprocess.Popen) -> dict[str, str]:
     """Return what waits for the user: by id, what it is about."""
-    words, env = command(project, "inbox"), environment(project)
-    inbox = subprocess.run(words, env=env, capture_output=True, check=True)
-    asked = [json.loads(line) for line in inbox.stdout.splitlines()]
+    code = _started(project, ["inbox"], "inbox", popen).wait()
+    printed = (project / "inbox").read_text()
+    if code != 0:
+        raise RuntimeError(f"coterie inbox failed: {printed}")
+    asked = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return {one["id"]: one["about"]["kind"] for one in asked if one["type"] == "interaction"}
 
 

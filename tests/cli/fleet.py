@@ -17,6 +17,7 @@ from typing import Any
 
 import psycopg
 
+from bench.chaos.chats import Process
 from tests.cli.command import CommandResult, forked
 
 TIMEOUT = 240.0
@@ -54,12 +55,14 @@ class Computer:
         own |= {"HOME": str(self.home), "COTERIE_STORE": self.url, "PYTHONUNBUFFERED": "1"}
         return {**own, **_GIT, **self.more}
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str) -> Process:
         """Start a command in the clone; its output goes to a file in the home."""
-        command = [sys.executable, "-m", "coterie", *words]
-        with (self.home / "said").open("a") as said:
-            return subprocess.Popen(
-                command, cwd=self.clone, env=self.env, stdout=said, stderr=said, text=True
+        command, nothing = [sys.executable, "-m", "coterie", *words], subprocess.DEVNULL
+        # PYTHONPATH counts when Python starts.
+        popen = subprocess.Popen if "PYTHONPATH" in self.more else forked().popen
+        with (self.home / "said").open("ab") as said:
+            return popen(
+                command, env=self.env, stdin=nothing, stdout=said, stderr=said, cwd=self.clone
             )
 
     def __call__(self, *words: str) -> CommandResult:
@@ -75,7 +78,7 @@ class Computer:
         return (self.home / "said").read_text() if (self.home / "said").exists() else ""
 
     @contextmanager
-    def worker(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+    def worker(self, *words: str) -> Iterator[Process]:
         """A worker on this machine, ready, until the block ends."""
         process = self.start("worker", "--name", self.name, *words)
         try:

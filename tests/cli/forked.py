@@ -7,15 +7,18 @@ happens once; every command still has its own process, environment, folder and s
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import importlib
 import io
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -75,31 +78,57 @@ class ForkServer:
             os.close(theirs)
         return ForkedCommand(status_pipe, out, err)
 
+    def popen(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdin: int,
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+        cwd: Path | None = None,
+    ) -> ForkedProcess:
+        """Take the place of `subprocess.Popen` for `python -m coterie`, with nothing on stdin."""
+        assert [*command[:3], stdin] == [sys.executable, "-m", "coterie", subprocess.DEVNULL]
+        with Path(os.devnull).open("rb") as nothing:
+            streams = [file.fileno() for file in (nothing, stdout, stderr)]
+            return ForkedProcess(self._request(command[3:], cwd or Path.cwd(), env, streams))
+
+    def start_on_terminal(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], terminal: int
+    ) -> ForkedProcess:
+        """Start a command whose controlling terminal is this one, in a session of its own."""
+        return ForkedProcess(self._request(words, cwd, env, [terminal] * 3, on_terminal=True))
+
     def _request(
-        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], streams: list[int]
+        self,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: list[int],
+        *,
+        on_terminal: bool = False,
     ) -> socket.socket:
         """Request a command; the returned socket delivers its pid, then its exit code."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
+        request = {"words": list(words), "cwd": str(cwd), "env": dict(env), "tty": on_terminal}
         files = [*streams, theirs.fileno()]
         socket.send_fds(self._line, [json.dumps(request).encode()], files)
         theirs.close()
         return ours
 
 
-class ForkedCommand:
-    """A command running in the background, similar to `subprocess.Popen`."""
+class ForkedProcess:
+    """A command that was forked, similar to `subprocess.Popen`."""
 
-    def __init__(self, status_pipe: socket.socket, out: int, err: int) -> None:
+    def __init__(self, status_pipe: socket.socket) -> None:
         self._status = status_pipe
-        self.out = os.fdopen(out, encoding="utf-8")
-        self.err = os.fdopen(err, encoding="utf-8")
         self.pid = int(status_pipe.recv(16))
         self.returncode: int | None = None
 
-    def until(self, text: str) -> None:
-        """Read its stdout up to a line that contains the text."""
-        assert any(text in line for line in self.out)
+    def fileno(self) -> int:
+        """Readable once the command has ended, until `wait` was called."""
+        return self._status.fileno()
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code; raises TimeoutExpired."""
@@ -109,6 +138,7 @@ class ForkedCommand:
                 self.returncode = int(self._status.recv(16))
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired("coterie", timeout or 0) from None
+            self._status.close()
         return self.returncode
 
     def poll(self) -> int | None:
@@ -116,22 +146,6 @@ class ForkedCommand:
         with suppress(subprocess.TimeoutExpired):
             self.wait(0)
         return self.returncode
-
-    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Read everything it prints until it ends."""
-        with ThreadPoolExecutor(1) as beside:
-            err = beside.submit(self.err.read)
-            out = self.out.read()
-        self.wait(timeout)
-        self.close()
-        return out, err.result()
-
-    def close(self) -> None:
-        """Close the streams and discard unread output."""
-        self.out.close()
-        self.err.close()
-        if self.returncode is not None:
-            self._status.close()
 
     def send_signal(self, number: int) -> None:
         """Send a signal, unless the command has ended."""
@@ -146,14 +160,39 @@ class ForkedCommand:
         """Send SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
+
+class ForkedCommand(ForkedProcess):
+    """A command running in the background, whose output is read as it comes."""
+
+    def __init__(self, status_pipe: socket.socket, out: int, err: int) -> None:
+        super().__init__(status_pipe)
+        self.out = os.fdopen(out, encoding="utf-8")
+        self.err = os.fdopen(err, encoding="utf-8")
+
+    def until(self, text: str) -> None:
+        """Read its stdout up to a line that contains the text."""
+        assert any(text in line for line in self.out)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Read everything it prints until it ends."""
+        with ThreadPoolExecutor(1) as beside:
+            err = beside.submit(self.err.read)
+            out = self.out.read()
+        self.wait(timeout)
+        self.close()
+        return out, err.result()
+
+    def close(self) -> None:
+        """Close the streams and discard unread output."""
+        self.out.close()
+        self.err.close()
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.out.close()  # a command that still writes would keep us waiting
-        self.err.close()
+        self.close()  # a command that still writes would keep us waiting
         self.wait()
-        self.close()
 
 
 def _file(text: str = "") -> IO[bytes]:
@@ -174,15 +213,31 @@ def _read_all(file: IO[bytes]) -> str:
 def serve(line: socket.socket) -> None:
     """Run requested commands concurrently until the socket is closed."""
     _import_all()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap waiter processes automatically
+    status_pipes: dict[int, tuple[int, int]] = {}
+    events = select.poll()
+    events.register(line, select.POLLIN)
     while True:
-        request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
-        if not request:
-            return
-        if os.fork() == 0:
-            _run_and_report(json.loads(request), files)
-        for file in files:
-            os.close(file)
+        for ready, _ in events.poll():
+            if ready in status_pipes:
+                events.unregister(ready)
+                _report(ready, *status_pipes.pop(ready))
+                continue
+            request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
+            if not request:
+                return
+            child = _forked(json.loads(request), files)
+            ended = os.pidfd_open(child)
+            status_pipes[ended] = child, files[-1]
+            events.register(ended, select.POLLIN)
+
+
+def _report(ended: int, child: int, status_pipe: int) -> None:
+    """Tell whoever requested a command its exit code."""
+    _, status = os.waitpid(child, 0)
+    with suppress(OSError):  # who asked for it may be gone
+        os.write(status_pipe, str(os.waitstatus_to_exitcode(status)).encode())
+    os.close(status_pipe)
+    os.close(ended)
 
 
 def _import_all() -> None:
@@ -221,21 +276,23 @@ def _import_all() -> None:
     for name in more:
         importlib.import_module(name)
     gc.freeze()  # a collection in a command would write to, and so copy, all that is shared
+    gc.set_threshold(20_000)  # as `main` does, which is not called here
 
 
-def _run_and_report(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def _forked(request: Mapping[str, Any], files: Sequence[int]) -> int:
+    """Start a command and return its pid, which is reported as well.
+
+    One fork each: to copy this process's memory map is most of what a short command costs.
+    """
     *streams, status_pipe = files
     child = os.fork()
     if child == 0:
-        os.close(status_pipe)
         _command(request, streams)
     for stream in streams:
         os.close(stream)
-    os.write(status_pipe, str(child).encode())
-    _, status = os.waitpid(child, 0)
-    os.write(status_pipe, str(os.waitstatus_to_exitcode(status)).encode())
-    os._exit(0)
+    with suppress(OSError):
+        os.write(status_pipe, str(child).encode())
+    return child
 
 
 def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
@@ -243,11 +300,14 @@ def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
 
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
-        os.close(stream)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what belongs to the server or to other commands
+    if request["tty"]:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     encoding = request["env"].get("PYTHONIOENCODING", "utf-8")
     sys.stdin, sys.stdout, sys.stderr = (
         io.TextIOWrapper(os.fdopen(0, "rb", closefd=False), encoding),
-        io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding),
+        io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding, line_buffering=os.isatty(1)),
         io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), encoding, write_through=True),
     )
     os.chdir(request["cwd"])

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from tests.cli.command import Cli, normalize
+from tests.cli.command import Cli, forked, normalize
 from tests.cli.terminal_emulator import TerminalEmulator
 from tests.conftest import init_project
 
@@ -73,13 +73,21 @@ class Terminal:
         self.before = termios.tcgetattr(self.slave)
         self.emulator = TerminalEmulator()
         self.decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
-        self.child = subprocess.Popen(
-            [sys.executable, "-c", ON_TERMINAL, sys.executable, *shell, "-m", "coterie", *words],
+        env = {**os.environ, "TERM": term, "NO_COLOR": "1", "PYTHONUTF8": "1"}
+        self.child = (
+            self._launch([*shell, "-m", "coterie", *words], cli, env)
+            if shell
+            else forked().start_on_terminal(words, cli.user.project, env, self.slave)
+        )
+
+    def _launch(self, words: list[str], cli: Cli, env: dict[str, str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-c", ON_TERMINAL, sys.executable, *words],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
             cwd=cli.user.project,
-            env={**os.environ, "TERM": term, "NO_COLOR": "1", "PYTHONUTF8": "1"},
+            env=env,
             start_new_session=True,
         )
 
@@ -101,7 +109,10 @@ class Terminal:
 
     def ended(self) -> int:
         """Wait for the exit code, and check that the terminal is restored."""
-        gone = os.pidfd_open(self.child.pid)
+        if isinstance(self.child, subprocess.Popen):
+            gone = os.pidfd_open(self.child.pid)
+        else:
+            gone = os.dup(self.child.fileno())
         with os.fdopen(gone):
             while gone not in (ready := self._ready(gone, timeout=30)):
                 assert ready, f"it never ended; there was\n{self.emulator.shown}"

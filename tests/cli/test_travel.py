@@ -7,11 +7,11 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pytest
 
+from bench.chaos.chats import Process
 from tests.cli.fleet import Computer, Fleet, git, until
 
 AGENT = Path(__file__).with_name("ticket_agent.py")
@@ -78,7 +78,7 @@ def by_address(computer: Computer, remote: RemoteRepository) -> Computer:
     return computer
 
 
-def started(computer: Computer, **limits: Any) -> tuple[Popen[str], str]:
+def started(computer: Computer, **limits: Any) -> tuple[Process, str]:
     """Start a session of one ticket; return its process and its id."""
     if limits:  # `.coterie` exists by then
         (computer.clone / ".coterie" / "scheduler_config.json").write_text(json.dumps(limits))

@@ -10,6 +10,7 @@ import pytest
 from bench.chaos.chats import Chaos, Tally
 from bench.chaos.interrupts import InterruptChaos
 from bench.chaos.stores import Stores
+from tests.cli.command import forked
 from tests.flow.conftest import STORE
 
 
@@ -21,7 +22,15 @@ from tests.flow.conftest import STORE
 def test_a_killed_chat_loses_and_doubles_nothing(
     tmp_path: Path, keeper: str, stores: Stores, kills: int
 ) -> None:
-    chaos = Chaos(tmp_path, turns=12, milliseconds=20, keeper=keeper, seed=7, stores=stores)
+    chaos = Chaos(
+        tmp_path,
+        turns=12,
+        milliseconds=20,
+        keeper=keeper,
+        seed=7,
+        stores=stores,
+        popen=forked().popen,
+    )
     tally = chaos.run(kills)
     expected = Tally(
         kills=tally.kills, chats=tally.chats, turns=tally.turns, executions=tally.executions

@@ -18,6 +18,7 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK
 from coterie.workspace.pipeline_work import open_work
+from tests.cli.command import forked
 from tests.flow.pipeline_harness import GRAPHS, Say, pipeline, replying
 from tests.flow.ticket_harness import git, repository
 
@@ -45,7 +46,7 @@ async def ran(project: Path, death: CrashPoint | None, say: Say) -> int | None:
 def test_a_killed_pipeline_comes_to_the_same_as_one_left_alone(
     tmp_path: Path, stores: Stores
 ) -> None:
-    tally = PipelineChaos(tmp_path, seed=5, stores=stores).run(kills=3)
+    tally = PipelineChaos(tmp_path, seed=5, span=1.5, stores=stores, popen=forked().popen).run(3)
     assert tally.clean, tally
     assert tally.kills == 3  # of one pipeline, or of several if a quick one ends early
 

@@ -25,13 +25,14 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Crashed, CrashingStorage, CrashPoint
 from coterie.testing.scripted import TASK, ScriptedChannels, ScriptedProject, scripted_project
 from coterie.workflows.tickets import Tickets
+from tests.cli.command import forked
 from tests.flow.ticket_harness import Say, part, plan, replying, script, session, ticket_in
 
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory: pytest.TempPathFactory) -> Baseline | None:
     """Return the outcome that every session must reach, whatever its store."""
-    return TicketChaos(tmp_path_factory.mktemp("alone")).run_baseline()
+    return TicketChaos(tmp_path_factory.mktemp("alone"), popen=forked().popen).run_baseline()
 
 
 @pytest.mark.timeout(300)
@@ -40,7 +41,8 @@ def test_a_killed_session_comes_to_the_same_as_one_left_alone(
     tmp_path: Path, stores: Stores, kills: int, baseline: Baseline | None
 ) -> None:
     assert baseline is not None
-    tally = TicketChaos(tmp_path, seed=5, stores=stores, baseline=baseline).run(kills)
+    chaos = TicketChaos(tmp_path, seed=5, stores=stores, baseline=baseline, popen=forked().popen)
+    tally = chaos.run(kills)
     expected = TicketTally(
         kills=kills, sessions=1, executions=tally.executions, needed=tally.needed, wrong=[]
     )

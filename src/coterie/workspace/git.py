@@ -133,6 +133,8 @@ class Git:
 
     def commit(self, name: str) -> str | None:
         """Return the commit that a branch, ref or revision names; None if there is none."""
+        with suppress(LookupError):
+            return self._locate("rev-parse").commit_of(name)
         words = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
         return self.run(*words, accept=(0, 1)).strip() or None
 
@@ -199,8 +201,7 @@ class Git:
             tree = self.run("write-tree", env=index).strip()
         if head and tree == before:
             return head
-        parents = ("-p", head) if head else ()
-        words = ("commit-tree", tree, *parents, "-m", message)
+        words = ("commit-tree", tree, *(("-p", head) if head else ()), "-m", message)
         return self.run(*words, env=self.identity()).strip()
 
     def _head_and_tree(self) -> tuple[str | None, str | None]:

@@ -22,7 +22,7 @@ from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat, repository_of
 from coterie.workspace.leftovers import SessionLeftovers
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
-from coterie.workspace.worktree import HEADS, Worktree
+from coterie.workspace.worktree import HEADS, Worktree, checkout_at
 
 _ONTO = "refs/coterie/onto"
 """Prefix of refs to the commit of the user's branch that the work was last moved onto."""
@@ -42,7 +42,8 @@ class ChangedFile(FileDiffStat):
 def reverts_of(root: Path, session: str) -> int:
     """Return how often the work of a session was reverted before it was accepted."""
     git = repository_of(root)
-    if git is None:
+    place = None if git is None else checkout_at(git.folder)
+    if git is None or (place and not place.may_have(dropped_ref(session))):
         return 0
     listed = git.run("for-each-ref", "--format=%(refname)", dropped_ref(session))
     return len(listed.split())
@@ -143,21 +144,18 @@ class PipelineWork:
 
     def changed(self, since: str | None = None) -> list[ChangedFile]:
         """Return the files that the change touches, or those that differ from the tree `since`."""
-        before = since or self.base
-        _, stats = self.acceptance.patch(before, self.tip)
-        words = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", before, self.tip)
-        entries = iter(self.worktrees.git.run(*words).split("\0")[:-1])
-        letters = {path: letter for letter, path in zip(entries, entries, strict=True)}
-        return [
-            ChangedFile(
-                self._own(one.path),
-                one.added,
-                one.removed,
-                _OPERATIONS.get(letters.get(one.path, ""), "modify"),
-                one.path,
-            )
-            for one in stats
-        ]
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat")
+        listed = self.worktrees.git.run(*words, since or self.base, self.tip).split("\0")[:-1]
+        entries, operations = iter(listed), dict[str, FileOperation]()
+        changes: list[ChangedFile] = []
+        for entry in entries:
+            if entry.startswith(":"):  # these come first
+                operations[next(entries)] = _OPERATIONS.get(entry[-1], "modify")
+                continue
+            *counts, path = entry.split("\t", 2)
+            added, removed = (None if count == "-" else int(count) for count in counts)
+            changes.append(ChangedFile(self._own(path), added, removed, operations[path], path))
+        return changes
 
     def has(self, path: str) -> bool:
         """Whether the file existed before the change."""

@@ -13,7 +13,7 @@ import pytest
 from coterie.errors import GitFailed
 from coterie.model.workspace import unfinished_name
 from coterie.workspace.git import Git, LinkedWorktree, repository_of
-from coterie.workspace.worktree import Worktree
+from coterie.workspace.worktree import Worktree, checkout_at
 from tests.conftest import IsolatedUser
 from tests.unit.workspace.repository import bare_git, commit, new_repository
 
@@ -51,6 +51,50 @@ def test_head(user: IsolatedUser, repository: Git) -> None:
     assert Git(empty).head() is None
 
 
+REFS = ("HEAD", "refs/heads/side", "refs/coterie/one", "refs/heads/side~1", "refs/tags/one")
+
+
+@pytest.mark.parametrize(
+    ("change", "only_git_can_tell"),
+    [
+        ("true", ""),
+        ("git branch -D side", ""),
+        ("git checkout side", ""),
+        ("git checkout --detach side", ""),
+        ("git checkout --orphan new", ""),
+        ("git pack-refs --all", "HEAD refs/heads/side"),
+        ("git pack-refs --all; git branch -f side HEAD~1", "HEAD"),
+        ("git gc", "HEAD refs/heads/side"),
+        ("git symbolic-ref refs/coterie/one refs/heads/side", "refs/coterie/one"),
+        ("git symbolic-ref HEAD refs/tags/one", "HEAD"),
+        ("echo nonsense >.git/refs/heads/side", "refs/heads/side"),
+        ("echo 'ref: HEAD' >.git/refs/heads/side", "refs/heads/side"),
+        (f"echo {'1' * 40} >.git/refs/heads/side", "refs/heads/side"),
+        ("mv .git/refs/heads/side .git/one; ln -s ../../one .git/refs/heads/side", REFS[1]),
+        ("mkdir .git/reftable", "refs/coterie/one"),
+    ],
+)
+def test_a_ref_is_what_git_says_although_git_is_rarely_asked(
+    user: IsolatedUser, repository: Git, change: str, only_git_can_tell: str
+) -> None:
+    (user.project / "file.txt").write_text("second\n")
+    commit(user.project, "second")
+    bare_git(user.project, "branch", "side")
+    subprocess.run(["sh", "-c", change], cwd=user.project, check=True, capture_output=True)
+    place = checkout_at(user.project)
+    assert place is not None
+    unknown = set[str]()
+    for name in REFS:
+        words = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        expected = bare_git(user.project, *words, check=False) or None
+        assert repository.commit(name) == expected, name
+        try:
+            assert place.commit_of(name) == expected
+        except LookupError:
+            unknown.add(name)
+    assert unknown == {*only_git_can_tell.split(), *REFS[3:]}
+
+
 def test_what_is_there_is_seen_and_nothing_in_its_place(
     user: IsolatedUser, repository: Git
 ) -> None:
@@ -82,7 +126,7 @@ def test_what_git_says_when_it_fails(user: IsolatedUser, repository: Git) -> Non
 def test_without_git(repository: Git, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(GitFailed, match="git is not installed"):
-        repository.head()
+        repository.worktrees()
 
 
 def test_git_is_given_words(repository: Git) -> None:
@@ -221,7 +265,7 @@ def test_one_call_is_one_process(
     program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {real}/git "$@"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{user.home}:{os.environ['PATH']}")
-    assert repository.head() is not None
+    assert repository.worktrees() == ()
     assert len(calls.read_text().splitlines()) == 1
 
 
