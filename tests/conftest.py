@@ -167,6 +167,24 @@ def pytest_collection() -> Generator[None, Any, Any]:
         sys.dont_write_bytecode = before
 
 
+_OF_BROWSER = "tests/web/browser/"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out whole files, and the tests of the page as if they were one: a browser, a server and
+    the installed program, started once, cost as much as many of them."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler.loadfile import LoadFileScheduling
+
+    class OneBrowser(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _OF_BROWSER if nodeid.startswith(_OF_BROWSER) else super()._split_scope(nodeid)
+
+    return OneBrowser(config, log)
+
+
 # -- no skips in CI ----------------------------------------------------------------------------
 
 

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from types import TracebackType
+from typing import IO, Any, Protocol, Self
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -50,6 +51,30 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+class Running(Protocol):
+    """A command in the background."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdout(self) -> IO[str] | None: ...
+
+    def send_signal(self, number: int, /) -> None: ...
+
+    def communicate(self, *, timeout: float | None = None) -> tuple[str, str]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -88,7 +113,7 @@ class Machine:
         """Return the output of the installed command."""
         return self._run([str(self.bin / "coterie"), *words], root)
 
-    def started(self, root: Path, *words: str) -> subprocess.Popen[str]:
+    def started(self, root: Path, *words: str) -> Running:
         """Start the installed command in the background, without input."""
         return subprocess.Popen(
             [self.bin / "coterie", *words],
@@ -124,7 +149,7 @@ class Server:
     def __init__(self, machine: Machine, root: Path) -> None:
         self._machine = machine
         self._root = root
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Running | None = None
         self.port = free_port()
         self.address = ""
         """The address with the token, as printed."""

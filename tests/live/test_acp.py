@@ -114,6 +114,14 @@ class RealAcpHarness(RealAgentHarness):
     def writes(self, path: Path, text: str) -> ModelReply:
         return ModelReply(("Let me write. ",), (self.cli.write(path, text),))
 
+    @property
+    def obeyed(self) -> Path:
+        """The file that a hostile repository wants."""
+        return self.project.resolve() / "obeyed"
+
+    def obeys(self, *, writes: bool) -> ModelReply:
+        return self.writes(self.obeyed, "") if writes else self.runs("touch obeyed")
+
 
 @asynccontextmanager
 async def open_harness(name: str, root: Path) -> AsyncGenerator[RealAcpHarness]:
@@ -184,24 +192,24 @@ async def test_turns_and_memory_of_a_reader(harness: RealAcpHarness) -> None:
         harness.script(NoReply())
         await run_until_timeout(harness.server, take_turn(channel))
         assert channel.alive
+        thread = channel.thread
+        os.kill(channel.pid, signal.SIGKILL)
+        await until(lambda: not channel.alive)
     assert ((harness.project / "w").exists(), (harness.project / "r").exists()) == (False, False)
     asked = [seen.asked for seen in harness.server.turns if seen.asked]
     assert {each.model for each in asked} == {"rehearsal"}
     assert [each for each in asked if "edit" in each.tools] == []
+    if harness.agent.name == "qwen":
+        await check_that_a_new_process_is_a_new_thread(harness, thread)
 
 
-@pytest.mark.parametrize("harness", ["qwen"], indirect=True)
-async def test_a_new_process_is_a_new_thread(harness: RealAcpHarness) -> None:
-    async with harness.open() as channel:
-        await take_turn(channel, "Remember the word heliotrope.")
-        thread = channel.thread
-        os.kill(channel.pid, signal.SIGKILL)
-        await until(lambda: not channel.alive)
+async def check_that_a_new_process_is_a_new_thread(harness: RealAcpHarness, thread: str) -> None:
+    harness.server.requests.clear()
     async with harness.open(thread=thread) as channel:
         assert channel.thread != thread
         await take_turn(channel, "Which word was it?")
-    assert occurrences_in_requests(harness.server, "the word heliotrope") == [1, 0]
-    assert occurrences_in_requests(harness.server, ROLE) == [1, 1]
+    assert occurrences_in_requests(harness.server, "the word heliotrope") == [0]
+    assert occurrences_in_requests(harness.server, ROLE) == [1]
 
 
 @pytest.mark.parametrize("harness", ["qwen"], indirect=True)
@@ -442,30 +450,35 @@ async def test_the_bare_agent_lets_a_hostile_repository_act(
     harness.agent = AgentDefinition(
         name="bare", command=str(bare), base_args=(*harness.agent.base_args, *auth), adapter="acp"
     )
-    harness.passed |= {"npm_config_offline": "true"}
+    harness.passed |= {"npm_config_offline": "true", "QWEN_CODE_NO_RELAUNCH": "true"}
     settings = harness.home / ".config" / "opencode"
     settings.mkdir(parents=True)
     provider = {"npm": "@ai-sdk/openai-compatible", "models": {"m": {"name": "m"}}}
     provider["options"] = {"baseURL": f"{harness.server.url}/v1", "apiKey": "k"}
     own = {"provider": {"r": provider}, "model": "r/m", "small_model": "r/m"}
     (settings / "opencode.json").write_text(json.dumps(own))
-    harness.script(harness.runs("touch obeyed"))
+    writes = auth != ()  # Qwen takes seconds to load what its first command needs
+    harness.script(harness.obeys(writes=writes))
     async with harness.open() as channel:
         taken = await take_turn(channel)
     assert {path.name for path in canaries.iterdir()} >= {"mcp"}
     assert len(list(canaries.iterdir())) > 1
     assert max(occurrences_in_requests(harness.server, "EVIL-TEXT")) > 0
     assert taken.of(Asked) == []
-    assert (harness.project / "obeyed").exists()
+    assert harness.obeyed.exists()
 
 
 @pytest.mark.parametrize(
-    ("harness", "trusted", "mode"),
-    [("qwen", False, "ask"), ("qwen", True, "full"), ("opencode", False, "ask")],
+    ("harness", "trusted", "mode", "writes"),
+    [
+        ("qwen", False, "ask", False),
+        ("qwen", True, "full", True),
+        ("opencode", False, "ask", False),
+    ],
     indirect=["harness"],
 )
 async def test_a_hostile_repository_does_nothing(
-    harness: RealAcpHarness, canaries: Path, trusted: bool, mode: Mode
+    harness: RealAcpHarness, canaries: Path, trusted: bool, mode: Mode, writes: bool
 ) -> None:
     """No mode keeps the agent from asking either: the rules decide who may do what."""
     if harness.agent.name == "opencode":
@@ -474,12 +487,14 @@ async def test_a_hostile_repository_does_nothing(
             async with harness.open(trusted=trusted):
                 pass
     _defused(harness)
-    harness.script(harness.runs("touch obeyed"))
+    harness.script(harness.obeys(writes=writes))
     async with harness.open(harness.member(mode), trusted=trusted) as channel:
         taken = await take_turn(channel)
-    assert [shown(asked).content for asked in taken.of(Asked)] == ["touch obeyed"]
+    [asked] = map(shown, taken.of(Asked))
+    told = f"Change {harness.obeyed}" if writes else "touch obeyed"
+    assert told in (asked.title, asked.content)
     assert list(canaries.iterdir()) == []
-    assert not (harness.project / "obeyed").exists()
+    assert not harness.obeyed.exists()
     # Where the user trusts the material, its AGENTS.md is read, and nothing else of it.
     counts = occurrences_in_requests(harness.server, "EVIL-TEXT")
     assert counts == [int(trusted)] * len(counts)

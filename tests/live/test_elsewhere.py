@@ -30,14 +30,17 @@ TEAM = {
 def test_real_clis_work_on_two_machines_and_one_of_these_dies(
     tmp_path: Path, database: str
 ) -> None:
+    programs = tmp_path / "bin"  # with only these two, as machines start all that they find
+    programs.mkdir()
     for name in ("claude", "codex"):
         if not (BINS / name).exists():
             pytest.skip(f"{name} is not installed: scripts/real-clis")
+        (programs / name).symlink_to(BINS / name)
     fleet = Fleet(tmp_path, database)
     fleet.create(
         {"shop.py": "def total(prices):\n    return sum(prices)\n", "team.json": json.dumps(TEAM)}
     )
-    path = {"PATH": f"{BINS}:{os.environ['PATH']}"}
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
     user, dies, lives = (
         replace(fleet.computer(name), more=path) for name in ("user", "dies", "lives")
     )

@@ -41,6 +41,7 @@ from tests.contract.acp.harness import (
     TEAM,
     QueuedModel,
     RealAgentHarness,
+    TurnUpdates,
     occurrences_in_requests,
     response,
     run_until_timeout,
@@ -106,7 +107,7 @@ def write(path: Path, content: str) -> ModelReply:
 # -- turns -------------------------------------------------------------------------------------
 
 
-async def test_turns_and_memory(harness: RealAgentHarness) -> None:
+async def test_turns_and_memory_that_end_with_a_kill(harness: RealAgentHarness) -> None:
     harness.script(reply("Heliotrope it is."), ModelReply(("a ", "b ", "c"), thinking="Hm."))
     async with harness.open() as channel:
         assert isinstance(channel, AcpChannel)
@@ -137,25 +138,27 @@ async def test_turns_and_memory(harness: RealAgentHarness) -> None:
         harness.script(NoReply())
         await run_until_timeout(harness.server, take_turn(channel))
         assert channel.alive
-
-
-async def test_killed_in_the_middle_it_is_a_new_thread(harness: RealAgentHarness) -> None:
-    harness.script(ModelReply(("one ", "two"), breaks="stall"))
-    async with harness.open() as channel:
-
-        def kill(update: object) -> None:
-            if isinstance(update, TextDelta):
-                os.kill(channel._process.child.agent_pid, signal.SIGKILL)
-
-        taken = await take_turn(channel, "Remember the word heliotrope.", hook=kill)
-        assert (taken.failure.kind, taken.failure.exit_code) == ("exit", 137)
-        assert taken.failure.message == "gemini ended with exit code 137 in the middle of the turn"
+        await killed_in_the_middle(harness, channel)
         thread = channel.thread
-        assert not channel.alive
+    harness.server.requests.clear()
     async with harness.open(thread=thread) as channel:
         assert channel.thread != thread  # so that the engine treats it as lost
         await take_turn(channel, "Which word was it?")
-    assert occurrences_in_requests(harness.server, "the word heliotrope") == [1, 0]
+    assert occurrences_in_requests(harness.server, "the word heliotrope") == [0]
+
+
+async def killed_in_the_middle(harness: RealAgentHarness, channel: AcpChannel) -> None:
+    harness.script(ModelReply(("one ", "two"), breaks="stall"))
+
+    def kill(update: object) -> None:
+        if isinstance(update, TextDelta):
+            os.kill(channel._process.child.agent_pid, signal.SIGKILL)
+
+    taken = await take_turn(channel, "Go on.", hook=kill)
+    assert occurrences_in_requests(harness.server, "the word heliotrope")[-1] == 1
+    assert (taken.failure.kind, taken.failure.exit_code) == ("exit", 137)
+    assert taken.failure.message == "gemini ended with exit code 137 in the middle of the turn"
+    assert not channel.alive
 
 
 @pytest.mark.parametrize(
@@ -602,6 +605,7 @@ async def test_the_bare_cli_lets_a_hostile_repository_act(
         "HOME": str(home),
         "GOOGLE_GEMINI_BASE_URL": harness.server.url,
         "GEMINI_CLI_TRUST_WORKSPACE": "true",  # it requires this to run without a terminal
+        "GEMINI_CLI_NO_RELAUNCH": "true",
     }
     command = [str(GEMINI), "-m", "gemini-2.5-pro", "-p", "hello", "-o", "stream-json"]
     with anyio.fail_after(100):
@@ -651,41 +655,43 @@ def old(harness: RealAgentHarness) -> RealAgentHarness:
 
 async def test_turns_without_the_protocol(old: RealAgentHarness) -> None:
     file = old.project.resolve() / "note.txt"
-    file.write_text("heliotrope\n")
     (old.project / "GEMINI.md").write_text("EVIL-TEXT\n")
-    read = ToolCall("read_file", {"file_path": str(file)})
-    old.script(ModelReply(("Let me see. ",), (read,)), reply("It says heliotrope."))
     async with old.open() as channel:
         assert isinstance(channel, OneShotChannel)
         assert (channel.holds_past, channel.thread, channel.pid) == (False, None, None)
-        first = await take_turn(channel)
+        first = await only_looks(old, channel)
         assert first.text == "Let me see. It says heliotrope."
-        assert first.calls == [("read_file", str(file), False)]
+        assert first.calls[0] == ("read_file", str(file), False)
         assert isinstance(first.end, TurnCompleted)
         assert first.end.usage is not None
         assert (first.end.usage.input_tokens or 0) > 1000
-        assert await only_looks(old, channel)
     assert occurrences_in_requests(old.server, ROLE) == [1] * len(old.server.turns)
     assert occurrences_in_requests(old.server, TEAM) == [1] * len(old.server.turns)
     assert occurrences_in_requests(old.server, "EVIL-TEXT") == [0] * len(old.server.turns)
 
 
-async def only_looks(old: RealAgentHarness, channel: Any) -> bool:
-    """Whether a turn can only read: neither a person nor the rules can be asked."""
+async def only_looks(old: RealAgentHarness, channel: Any) -> TurnUpdates:
+    """A turn that can only read: neither a person nor the rules can be asked."""
     project = old.project.resolve()
     (project / "note.txt").write_text("heliotrope\n")
-    read = ModelReply((), (ToolCall("read_file", {"file_path": str(project / "note.txt")}),))
-    old.script(read, write(project / "w", "w\n"), shell("touch r"))
+    read = ToolCall("read_file", {"file_path": str(project / "note.txt")})
+    old.script(
+        ModelReply(("Let me see. ",), (read,)),
+        write(project / "w", "w\n"),
+        shell("touch r", say=""),
+        reply("It says heliotrope."),
+    )
     taken = await take_turn(channel)
     assert [failed for *_, failed in taken.calls] == [False, True, True]
     assert taken.of(ToolCallStarted)[0].effect == "read"
-    return not ((project / "w").exists() or (project / "r").exists())
+    assert ((project / "w").exists(), (project / "r").exists()) == (False, False)
+    return taken
 
 
 @pytest.mark.parametrize("mode", ["read", "full"])
 async def test_without_the_protocol_it_only_looks(old: RealAgentHarness, mode: Mode) -> None:
     async with old.open(old.member(mode)) as channel:
-        assert await only_looks(old, channel)
+        await only_looks(old, channel)
 
 
 async def test_failures_without_the_protocol(old: RealAgentHarness, tmp_path: Path) -> None:
@@ -708,4 +714,4 @@ async def test_interrupting_without_the_protocol(old: RealAgentHarness) -> None:
         taken = await take_turn(channel, hook=stop)
         assert isinstance(taken.end, TurnInterrupted)
         assert taken.text.startswith("one ")
-        assert await only_looks(old, channel)
+        await only_looks(old, channel)

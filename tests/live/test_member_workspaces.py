@@ -46,9 +46,8 @@ TMP = Path(tempfile.gettempdir())
 WORDS = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
 TEAM_TEXT = "This team answers in one sentence. Its word is AXOLOTL."
 TEAMS = {
-    "claude": ("claude", "claude", "claude"),
-    "codex": ("codex", "codex", "codex"),
-    "mixed": ("claude", "codex", "gemini"),
+    "claude twice": ("claude", "codex", "claude"),
+    "codex twice": ("codex", "gemini", "codex"),
 }
 LOOK = {
     "claude": ToolCall("Bash", {"command": "ls", "description": "try"}),

@@ -28,6 +28,8 @@ BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_mo
 ROLE = "You are Alice. You look at security only."
 PROMPT = "Read note.txt, please."
 NOTE = "the note says heliotrope\n"
+DONE = "done-42\n"
+SHOW = "cat note.txt done.txt"
 SLOWEST = 100
 
 
@@ -41,7 +43,8 @@ class Cli:
     """The path of its role file, below its home."""
     final: Callable[[list[dict[str, Any]]], str]
     """Extracts its answer from the JSON lines it printed."""
-    shell: Callable[[str], ToolCall]
+    own: Callable[[], ToolCall]
+    """Calls a tool of its own that shows what is in a file."""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -86,21 +89,21 @@ CLIS = [
         ),
         role_file=None,
         final=result_line,
-        shell=lambda command: tool("Bash", command=command, description="try"),
+        own=lambda: tool("Bash", command=SHOW, description="try"),
     ),
     Cli(
         name="codex",
         args=("exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-"),
         role_file="AGENTS.md",
         final=last_item,
-        shell=lambda command: tool("exec_command", cmd=command),
+        own=lambda: tool("exec_command", cmd=SHOW),
     ),
     Cli(
         name="gemini",
         args=("--output-format", "stream-json", "--approval-mode", "yolo"),
         role_file=".gemini/GEMINI.md",
         final=assistant_deltas,
-        shell=lambda command: tool("run_shell_command", command=command, description="try"),
+        own=lambda: tool("run_shell_command", command=SHOW, description="try"),
         env={"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
     ),
     Cli(
@@ -108,14 +111,16 @@ CLIS = [
         args=("--output-format", "stream-json", "--approval-mode", "yolo"),
         role_file=".qwen/QWEN.md",
         final=result_line,
-        shell=lambda command: tool("run_shell_command", command=command, is_background=False),
+        # Its shell takes seconds to start; test_acp.py runs commands in it.
+        own=lambda: tool("grep_search", pattern="heliotrope|done-"),
+        env={"QWEN_CODE_NO_RELAUNCH": "true"},
     ),
     Cli(
         name="opencode",
         args=("run", "--format", "json"),
         role_file=".config/opencode/AGENTS.md",
         final=text_parts,
-        shell=lambda command: tool("bash", command=command, description="try"),
+        own=lambda: tool("bash", command=SHOW, description="try"),
     ),
 ]
 
@@ -151,6 +156,7 @@ class CliHome:
         if self.cli.role_file:
             written(home / self.cli.role_file, ROLE)
         written(self.work / "note.txt", NOTE)
+        written(self.work / "done.txt", DONE)
         return {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
@@ -236,14 +242,14 @@ def call(one: ToolCall) -> dict[str, Any]:
 
 
 async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: CliHome) -> None:
-    """A temporary rate limit, a file read by the stand-in, a scripted command, an answer."""
+    """A temporary rate limit, a file read by the stand-in, a scripted tool call, an answer."""
     ours = {"client": cli.name, "message": "please"}
     limit = {"fault": 429, "retryAfter": 0.1}
     rules = [
         {"when": {**ours, "request": 1}, "replies": [limit]},
         {
             "when": {**ours, "toolResult": "heliotrope"},
-            "replies": [call(cli.shell("cat note.txt && echo done-42"))],
+            "replies": [call(cli.own())],
             "then": "next",
         },
     ]

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from bench.page.browser import CHROMIUM, BrowserThread, Watch, chromium
 from bench.page.machine import Machine, Server, installed
+from tests.web.browser.forked_machine import ForkedMachine, ServerOfWheel
 
 _browser_thread = BrowserThread()
 
@@ -45,9 +46,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+def forks(wheel: Path) -> ServerOfWheel:
+    """The process that the commands of machines are forked from."""
+    return ServerOfWheel(wheel / "python")
+
+
+@pytest.fixture(scope="session")
+def machine(wheel: Path, forks: ServerOfWheel, tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """A user's machine."""
-    return Machine(tmp_path_factory.mktemp("machine") / "all", wheel)
+    return ForkedMachine(tmp_path_factory.mktemp("machine") / "all", wheel, forks)
+
+
+@pytest.fixture
+def own_machine(wheel: Path, forks: ServerOfWheel, tmp_path: Path) -> Machine:
+    """A machine of the test's own: nothing else waits in its inbox."""
+    return ForkedMachine(tmp_path / "machine", wheel, forks)
 
 
 @pytest.fixture(scope="session")

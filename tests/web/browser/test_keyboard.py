@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from playwright.sync_api import Page, expect
 
 from bench.page.browser import Watch
@@ -14,15 +12,12 @@ from tests.web.browser import keys
 STAND_IN = "A stand-in for a model wrote this"
 
 
-def test_a_goal_becomes_a_commit_without_a_pointer(
-    watch: Watch, wheel: Path, tmp_path: Path
-) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
-    root = machine.project("shop")
-    machine.coterie(root, "team", "new", "crew", "--agents", "builtin,builtin")
+def test_a_goal_becomes_a_commit_without_a_pointer(watch: Watch, own_machine: Machine) -> None:
+    root = own_machine.project("shop")
+    own_machine.coterie(root, "team", "new", "crew", "--agents", "builtin,builtin")
     team = root / ".coterie" / "teams" / "crew" / "team.json"
     team.write_text(team.read_text().replace('"accept-edits"', '"ask"'))
-    with Server(machine, root) as server:
+    with Server(own_machine, root) as server:
         watch.also(server.origin)
         page = watch.context.new_page()
         page.goto(server.address)
@@ -30,7 +25,7 @@ def test_a_goal_becomes_a_commit_without_a_pointer(
         for title in ("Plan with 3 tickets", "cart.py", "cart.py", "cart.py", "The final report"):
             answered(page, title)
         accepted(page)
-    assert machine.git(root, "status", "--porcelain") == ""
+    assert own_machine.git(root, "status", "--porcelain") == ""
     assert STAND_IN in (root / "cart.py").read_text()
 
 

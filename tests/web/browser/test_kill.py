@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from playwright.sync_api import Browser
 
 from bench.chaos.pages import PageChaos
@@ -11,9 +9,8 @@ from bench.page.machine import Machine
 
 
 def test_pages_left_open_show_what_the_store_holds_after_kills(
-    browser: Browser, wheel: Path, tmp_path: Path
+    browser: Browser, own_machine: Machine
 ) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
-    tally = PageChaos(machine, browser).run(2)
+    tally = PageChaos(own_machine, browser).run(2)
     assert (tally.wrong, tally.kills) == ([], 2)
     assert tally.answered >= 5  # the plan, three permissions, the report; some of them twice

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from playwright.sync_api import Locator, Page, expect
 
 from bench.page.browser import TIMEOUT, Watch
@@ -15,14 +13,11 @@ GOAL = "Add coupons to cart.py"
 PHASES = ["planning", "plan review", "codegen", "code review", "test codegen", "test run"]
 
 
-def test_a_goal_goes_through_every_gate_to_one_commit(
-    watch: Watch, wheel: Path, tmp_path: Path
-) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
-    root = machine.project("shop")
-    machine.coterie(root, "team", "new", "pair", "--agents", "builtin,builtin")
+def test_a_goal_goes_through_every_gate_to_one_commit(watch: Watch, own_machine: Machine) -> None:
+    root = own_machine.project("shop")
+    own_machine.coterie(root, "team", "new", "pair", "--agents", "builtin,builtin")
     (root / ".coterie" / "eval.conf").write_text("unit = python3 -m py_compile cart.py\n")
-    with Server(machine, root) as server:
+    with Server(own_machine, root) as server:
         watch.also(server.origin)
         page = watch.context.new_page()
         page.goto(server.address)
@@ -35,8 +30,8 @@ def test_a_goal_goes_through_every_gate_to_one_commit(
         looked_through(page)
         check_accessibility(page)
         committed(page)
-    assert machine.git(root, "log", "-1", "--format=%s").strip() == "Add coupons"
-    assert machine.git(root, "status", "--porcelain") == ""
+    assert own_machine.git(root, "log", "-1", "--format=%s").strip() == "Add coupons"
+    assert own_machine.git(root, "status", "--porcelain") == ""
 
 
 def goal_given(page: Page) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
@@ -80,8 +82,9 @@ def test_nothing_serious_is_found_by_axe_and_keys_lead_everywhere(
 
 
 def test_a_page_left_open_goes_on_with_a_server_that_was_killed_and_started_again(
-    watch: Watch, machine: Machine
+    watch: Watch, wheel: Path, tmp_path: Path
 ) -> None:
+    machine = Machine(tmp_path / "machine", wheel)  # each start is that of the installed command
     with Server(machine, machine.project("killed")) as server:
         watch.also(server.origin)
         page = watch.context.new_page()

@@ -24,14 +24,11 @@ BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_mo
 
 
 @pytest.mark.parametrize("agents", [["builtin"], ["codex", "claude"]], ids=",".join)
-def test_a_goal_becomes_a_commit(
-    watch: Watch, wheel: Path, tmp_path: Path, agents: list[str]
-) -> None:
-    machine = Machine(tmp_path / "machine", wheel)  # its own: nothing else waits in its inbox
+def test_a_goal_becomes_a_commit(watch: Watch, own_machine: Machine, agents: list[str]) -> None:
     if "builtin" not in agents:
-        installed(machine, agents)
-    root = machine.project("shop")
-    with Server(machine, root) as server:
+        installed(own_machine, agents)
+    root = own_machine.project("shop")
+    with Server(own_machine, root) as server:
         watch.also(server.origin)
         page = watch.context.new_page()
         page.goto(server.address)
@@ -39,12 +36,12 @@ def test_a_goal_becomes_a_commit(
         task = goal_given(page)
         detail = server.call("GET", f"/projects/{server.project(root)}/tasks/{task}")
         assert {one["agent"] for one in detail["members"]} - {None} == {*agents}
-        with machine.started(root, "attach", task) as terminal:
+        with own_machine.started(root, "attach", task) as terminal:
             worked_on(page, server.place(root, "t", task, "tickets"))
             said, _ = terminal.communicate()
         assert said.count("answered by you: once") == 3, said
         accepted(page, server.place(root, "t", task, "changes"))
-    assert machine.git(root, "status", "--porcelain") == ""
+    assert own_machine.git(root, "status", "--porcelain") == ""
     assert STAND_IN in (root / "cart.py").read_text()
     homes = root / ".coterie" / "teams" / "crew"
     ran = {name for name, own in OF_ITS_OWN.items() if any(homes.glob(f"*/home/{own}"))}
