@@ -201,8 +201,8 @@ class Git:
             tree = self.run("write-tree", env=index).strip()
         if head and tree == before:
             return head
-        words = ("commit-tree", tree, *(("-p", head) if head else ()), "-m", message)
-        return self.run(*words, env=self.identity()).strip()
+        parents = ("-p", head) if head else ()
+        return self.run("commit-tree", tree, *parents, "-m", message, env=self.identity()).strip()
 
     def _head_and_tree(self) -> tuple[str | None, str | None]:
         query = "HEAD^{commit}\nHEAD^{tree}\n"
@@ -298,8 +298,9 @@ class Git:
                 start_new_session=True,  # no terminal, so nobody is asked for a passphrase
             )
         except OSError as error:
-            absent = shutil.which("git") is None
-            problem = "git is not installed" if absent else f"git cannot be run: {error}"
+            problem = (
+                f"git cannot be run: {error}" if shutil.which("git") else "git is not installed"
+            )
             raise self._failed(command, problem, None) from error
         with child:
             try:
