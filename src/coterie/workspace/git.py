@@ -47,8 +47,7 @@ _POLL_INTERVAL, _SLOW = 0.25, 8  # seconds between checks; after how many git ma
 KEPT = "refs/coterie/kept"
 """Refs for commits of worktrees whose folders are gone."""
 _TAIL = 2000
-_UNFINISHED_FILES = f":(exclude,glob)**/{UNFINISHED}"
-"""Temporary files that a crash left before they were renamed."""
+_UNFINISHED_FILES = f":(exclude,glob)**/{UNFINISHED}"  # left by a crash before a rename
 _VARIABLES = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "none",
@@ -135,8 +134,8 @@ class Git:
         """Return the commit that a branch, ref or revision names; None if there is none."""
         with suppress(LookupError):
             return self._locate("rev-parse").commit_of(name)
-        words = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        return self.run(*words, accept=(0, 1)).strip() or None
+        found = self.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", accept=(0, 1))
+        return found.strip() or None
 
     def worktrees(self) -> tuple[LinkedWorktree, ...]:
         """Return the linked worktrees of this repository, including those whose folder is gone."""
@@ -298,9 +297,8 @@ class Git:
                 start_new_session=True,  # no terminal, so nobody is asked for a passphrase
             )
         except OSError as error:
-            problem = (
-                f"git cannot be run: {error}" if shutil.which("git") else "git is not installed"
-            )
+            absent = shutil.which("git") is None
+            problem = "git is not installed" if absent else f"git cannot be run: {error}"
             raise self._failed(command, problem, None) from error
         with child:
             try:
