@@ -18,6 +18,7 @@ from coterie.app.open_project import OpenProject
 from coterie.app.run import StartRequest
 from coterie.app.worker import Worker, WorkerEvent, WorkerOptions, machine_row
 from coterie.config.project import Project
+from coterie.engine import ending, steering
 from coterie.model.record import Record, ResultRecord
 from coterie.model.task import Caps
 from coterie.model.team import TICKETS, Member, Team
@@ -138,4 +139,6 @@ def machines(
     first = git(user.project, "rev-list", "--max-parents=0", "HEAD").strip()
     schema.init(database, schema.StoreProject("project", first), 600.0)
     monkeypatch.setenv("COTERIE_STORE", database)
+    for waits in (steering, ending):  # all machines are slow where one is
+        monkeypatch.setattr(waits, "RELEASE_TIMEOUT", TIMEOUT)
     return Machines(user, tmp_path, monkeypatch)

@@ -43,9 +43,10 @@ class Cli:
     """The path of its role file, below its home."""
     final: Callable[[list[dict[str, Any]]], str]
     """Extracts its answer from the JSON lines it printed."""
-    own: Callable[[], ToolCall]
-    """Calls a tool of its own that shows what is in a file."""
+    shell: Callable[[str], ToolCall]
     env: Mapping[str, str] = field(default_factory=dict)
+    shows: ToolCall | None = None
+    """A tool of its own that shows what is in a file; None: its shell."""
 
 
 @dataclass(frozen=True)
@@ -89,21 +90,21 @@ CLIS = [
         ),
         role_file=None,
         final=result_line,
-        own=lambda: tool("Bash", command=SHOW, description="try"),
+        shell=lambda command: tool("Bash", command=command, description="try"),
     ),
     Cli(
         name="codex",
         args=("exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-"),
         role_file="AGENTS.md",
         final=last_item,
-        own=lambda: tool("exec_command", cmd=SHOW),
+        shell=lambda command: tool("exec_command", cmd=command),
     ),
     Cli(
         name="gemini",
         args=("--output-format", "stream-json", "--approval-mode", "yolo"),
         role_file=".gemini/GEMINI.md",
         final=assistant_deltas,
-        own=lambda: tool("run_shell_command", command=SHOW, description="try"),
+        shell=lambda command: tool("run_shell_command", command=command, description="try"),
         env={"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
     ),
     Cli(
@@ -111,16 +112,17 @@ CLIS = [
         args=("--output-format", "stream-json", "--approval-mode", "yolo"),
         role_file=".qwen/QWEN.md",
         final=result_line,
-        # Its shell takes seconds to start; test_acp.py runs commands in it.
-        own=lambda: tool("grep_search", pattern="heliotrope|done-"),
+        shell=lambda command: tool("run_shell_command", command=command, is_background=False),
         env={"QWEN_CODE_NO_RELAUNCH": "true"},
+        # Its shell takes seconds to start; test_acp.py runs commands in it.
+        shows=tool("grep_search", pattern="heliotrope|done-"),
     ),
     Cli(
         name="opencode",
         args=("run", "--format", "json"),
         role_file=".config/opencode/AGENTS.md",
         final=text_parts,
-        own=lambda: tool("bash", command=SHOW, description="try"),
+        shell=lambda command: tool("bash", command=command, description="try"),
     ),
 ]
 
@@ -249,7 +251,7 @@ async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: CliHome) -> N
         {"when": {**ours, "request": 1}, "replies": [limit]},
         {
             "when": {**ours, "toolResult": "heliotrope"},
-            "replies": [call(cli.own())],
+            "replies": [call(cli.shows or cli.shell(SHOW))],
             "then": "next",
         },
     ]

@@ -120,8 +120,7 @@ class Transactions:
         """Set whether to wait from now on for another process that holds the database."""
         if may_wait != self._may_wait:
             self._may_wait = may_wait
-            timeout = self._timeout if may_wait else 0
-            self._connection.execute(f"PRAGMA busy_timeout={timeout}")
+            self._connection.execute(f"PRAGMA busy_timeout={self._timeout if may_wait else 0}")
 
     def _read(self, job: Job) -> None:
         try:
@@ -287,6 +286,8 @@ class Writes:
     def _append_event(self, connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
         self._events_appended = True
         _append_event(connection, write)
+        if isinstance(write.event, TaskCreated) and write.event.task_id == self._run:
+            self._opened[self._run] = (self._token, 0)
         if write.incident is not None:
             queued = (write.incident, write.event.task_id, write.event.at)
             connection.execute(SQL["queue_notification"], queued)
@@ -396,5 +397,4 @@ def _before(
     rows: list[tuple[task.Status]] = select(connection, "task_status", task_id)
     if not rows:
         return None
-    questions = select(connection, "open_questions", task_id)
-    return rows[0][0], frozenset(row[0] for row in questions)
+    return rows[0][0], frozenset(row[0] for row in select(connection, "open_questions", task_id))
