@@ -134,8 +134,8 @@ class Git:
         """Return the commit that a branch, ref or revision names; None if there is none."""
         with suppress(LookupError):
             return self._locate("rev-parse").commit_of(name)
-        found = self.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", accept=(0, 1))
-        return found.strip() or None
+        commit = self.run("rev-parse", "-q", "--verify", f"{name}^{{commit}}", accept=(0, 1))
+        return commit.strip() or None
 
     def worktrees(self) -> tuple[LinkedWorktree, ...]:
         """Return the linked worktrees of this repository, including those whose folder is gone."""
