@@ -190,8 +190,10 @@ class ForkedCommand(ForkedProcess):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.close()  # a command that still writes would keep us waiting
+        if kind is not None:  # then what it waits for may never come
+            self.kill()
         self.wait()
 
 

@@ -492,7 +492,7 @@ def test_a_member_that_was_broken_off_is_idle_where_it_is_watched_and_the_task_c
         watching.type("\x1b")
         watching.until("○ ada   ▲ you speak next")
         watching.type("/stop\r")
-        watching.until("next     coterie resume")
+        watching.until("next     coterie inbox · coterie resume")
         assert started.wait(20) == 130
 
 
