@@ -112,7 +112,7 @@ async def test_the_task_parks_until_the_limit_ends(
 
 async def test_the_task_goes_on_by_itself_when_the_limit_ends(user: IsolatedUser) -> None:
     team = team_of(user, "codex", BINS / "codex")
-    model = LimitedModel([ErrorReply(429, "No more.", resets_in=1), reply("Here I am.")])
+    model = LimitedModel([ErrorReply(429, "No more.", resets_in=5), reply("Here I am.")])
     watching = WatchingObserver()
     async with RehearsalServer(model) as server, opened(user, server) as app:
         task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))

@@ -27,6 +27,8 @@ from coterie.workspace.git_guard import (
     SandboxProtection,
 )
 
+_DYING = 5.0
+"""How long a process that was killed may still keep its locks, in seconds."""
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from coterie.workspace.durable_git_guard import recover; recover(int(sys.argv[2]))"
@@ -92,7 +94,7 @@ def recover(record_fd: int) -> None:
         data = os.pread(record_fd, os.fstat(record_fd).st_size, 0)
         guard = _loaded(json.loads(data))
         guard.restore()
-        CommondirPlaceholder(guard.root).remove()
+        CommondirPlaceholder(guard.root).remove(_DYING)
 
 
 def _stored(guard: GitGuard) -> dict[str, object]:

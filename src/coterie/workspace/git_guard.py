@@ -17,6 +17,7 @@ import fcntl
 import os
 import re
 import stat
+import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -99,19 +100,28 @@ class CommondirPlaceholder:
             self._lock = os.open(self._path, _COMMONDIR_FLAGS)
             fcntl.flock(self._lock, fcntl.LOCK_SH)
 
-    def remove(self) -> None:
-        """Remove the file unless another command still needs it."""
+    def remove(self, timeout: float = 0.0) -> None:
+        """Remove the file unless another command still needs it when the time is over."""
         if self._path is None or self._lock is None:
             return
+        until = time.monotonic() + timeout
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if bytes_of(self._path) == _HERE:
+            while not _locked_alone(self._lock) and time.monotonic() < until:
+                time.sleep(0.01)
+            if _locked_alone(self._lock) and bytes_of(self._path) == _HERE:
                 self._path.unlink()
         except OSError:
             pass
         finally:
             os.close(self._lock)
             self._lock = None
+
+
+def _locked_alone(lock: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,18 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from coterie.workspace.durable_git_guard import DurableGitGuard, recover
-from coterie.workspace.git_guard import GitGuard, GitRestored, protected_paths
+from coterie.workspace.git_guard import (
+    CommondirPlaceholder,
+    GitGuard,
+    GitRestored,
+    protected_paths,
+)
 from coterie.workspace.snapshots.turn_snapshots import scan_folder
 from coterie.workspace.worktree import Worktree, line_of
 
@@ -46,6 +52,16 @@ def test_what_git_obeys_and_is_absent_is_there_while_a_command_runs(project: Pat
     assert works[1].end() == GitRestored()
     assert not common.exists()
     assert git(project, "log", "--format=%s").split() == ["second", "first"]
+
+
+def test_a_process_that_is_dying_is_waited_for(project: Path) -> None:
+    dying, recovering = CommondirPlaceholder(project), CommondirPlaceholder(project)
+    with ThreadPoolExecutor(1) as elsewhere:
+        removed = elsewhere.submit(recovering.remove, 60.0)
+        with pytest.raises(TimeoutError):
+            removed.result(0.05)
+        dying.remove()
+    assert not (project / ".git" / "commondir").exists()
 
 
 def test_a_hook_that_was_switched_off_stays_so(project: Path) -> None:
