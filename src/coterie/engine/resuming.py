@@ -100,7 +100,9 @@ class EarlierAttempts:
         """What is known after a further attempt, which failed: the answers that it did not use
         still count."""
         last = await earlier_attempts(storage, [attempt])
-        return replace(self, sent=True, calls=(*self.calls, *last.calls))
+        # It may have begun in the millisecond in which the attempt before it made its last call.
+        further = (call for call in last.calls if call not in self.calls)
+        return replace(self, sent=True, calls=(*self.calls, *further))
 
     async def close_questions(self, inbox: InboxStore) -> None:
         """Close the questions that were not asked again: nobody would read an answer."""
